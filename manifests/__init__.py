@@ -1,0 +1,69 @@
+"""manifests: the contract between who makes a data set and who reads it.
+
+    documents' tokens -> shard.write_shard -> a tar that is also an array
+                      -> lineage.write_lineage -> which document lies where
+                      -> Manifest -> manifest.save -> <root>/manifests/<version>.json, written last
+
+    <version>.json -> manifest.load -> Dataset -> shard.view_examples   (a loader)
+                                               -> diff, verify, lineage.find_document   (`python -m manifests`)
+
+Every byte goes through storage.py, so a root is a local folder or s3://bucket/prefix. Imports none of our packages.
+"""
+
+from manifests.canonical import CanonicalError, canonical_json, derived_seed, fingerprint
+from manifests.errors import UserError
+from manifests.inputs import INPUTS_SCHEMA, inputs_digest, read_inputs, write_inputs
+from manifests.lineage import LINEAGE_SCHEMA, Placement, find_document, lineage_path, read_lineage, write_lineage
+from manifests.manifest import (
+    Dataset,
+    FunnelRow,
+    InputsEntry,
+    Manifest,
+    ManifestError,
+    Parent,
+    ShardEntry,
+    SourceEntry,
+    Split,
+    TokenizerEntry,
+    load,
+    manifest_url,
+    save,
+)
+from manifests.shard import TOKENS_OFFSET, ExampleFormat, ShardDigest, ShardError, view_examples, write_shard
+
+__all__ = [
+    "INPUTS_SCHEMA",
+    "LINEAGE_SCHEMA",
+    "TOKENS_OFFSET",
+    "CanonicalError",
+    "Dataset",
+    "ExampleFormat",
+    "FunnelRow",
+    "InputsEntry",
+    "Manifest",
+    "ManifestError",
+    "Parent",
+    "Placement",
+    "ShardDigest",
+    "ShardEntry",
+    "ShardError",
+    "SourceEntry",
+    "Split",
+    "TokenizerEntry",
+    "UserError",
+    "canonical_json",
+    "derived_seed",
+    "find_document",
+    "fingerprint",
+    "inputs_digest",
+    "lineage_path",
+    "load",
+    "manifest_url",
+    "read_inputs",
+    "read_lineage",
+    "save",
+    "view_examples",
+    "write_inputs",
+    "write_lineage",
+    "write_shard",
+]
