@@ -1,0 +1,227 @@
+"""Shards from object storage: fetched once, in time, within the limit, whatever the network does."""
+
+import contextlib
+import logging
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from loader_datasets import named, numbered_dataset
+from s3_server import UnreliableS3, client
+
+from loader import Loader
+from loader.cache import CacheError
+from loader.rows import ShardError
+
+Write = Callable[..., str]
+
+
+def epoch_of(loader: Loader) -> list[list[tuple[int, int]]]:
+    steps = []
+    for batch in loader:
+        steps.append(named(batch["input_ids"][:, 0].tolist()))
+        loader.advance()
+    return steps
+
+
+def shard_requests(unreliable: UnreliableS3) -> list[int]:
+    """The shard numbers of the requests for shard bodies, as often as they were made."""
+    numbers = []
+    for (method, path), times in unreliable.num_requests.items():
+        found = re.search(r"v1-(\d{6})\.tar", path)
+        if method == "GET" and found is not None:
+            numbers += [int(found.group(1))] * times
+    return sorted(numbers)
+
+
+def cached_bytes(cache_dir: Path) -> int:
+    total = 0
+    for path in cache_dir.glob("*"):
+        with contextlib.suppress(FileNotFoundError):  # deleted between the listing and the question
+            total += path.stat().st_size
+    return total
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_s3_and_local_shards_give_the_same_batches_over_two_epochs(
+    unequal: str, on_s3: Write, cache_dir: Path, num_workers: int
+) -> None:
+    local = Loader(unequal, global_batch=3, lanes=3)
+    remote = Loader(on_s3(), global_batch=3, lanes=3, cache_dir=cache_dir, num_workers=num_workers)
+    for _ in range(2):
+        assert epoch_of(remote) == epoch_of(local)
+    remote.close()
+    assert list(cache_dir.iterdir()) == []
+
+
+def test_a_rank_fetches_each_of_its_shards_once_an_epoch_and_no_other(
+    on_s3: Write, unreliable_s3: UnreliableS3, cache_dir: Path
+) -> None:
+    manifest = on_s3()
+    loader = Loader(manifest, global_batch=4, rank=1, world_size=2, cache_dir=cache_dir)
+    read = {shard for step in epoch_of(loader) for shard, _ in step}
+    loader.close()
+    found = shard_requests(unreliable_s3)
+    assert set(found) >= read
+    assert len(read) == 8
+    # One window of the next epoch may have been begun; each of its two lanes reaches into three shards at most.
+    assert len(found) <= len(read) + 2 * 3
+
+
+def test_resuming_late_reads_no_more_than_starting(on_s3: Write, unreliable_s3: UnreliableS3, cache_dir: Path) -> None:
+    manifest = on_s3((6,) * 20)
+    counts = []
+    for done in (0, 54):  # of 60 steps
+        loader = Loader(manifest, global_batch=2, cache_dir=cache_dir)
+        loader.load_state_dict(loader.state_dict() | {"examples_consumed": 2 * done})
+        needed = loader.global_batch_examples()
+        before = len(shard_requests(unreliable_s3))
+        assert named(next(iter(loader))["input_ids"][:, 0].tolist()) == needed
+        loader.close()
+        counts.append(len(shard_requests(unreliable_s3)) - before)
+    # Two lanes with windows of one shard's length: two shards each at most, and one more that was begun ahead of need.
+    assert max(counts) <= 5
+    assert abs(counts[0] - counts[1]) <= 2
+
+
+def test_a_limit_below_the_need_is_refused_at_once_and_the_named_one_is_enough_and_kept(
+    on_s3: Write, cache_dir: Path
+) -> None:
+    manifest = on_s3((6,) * 20)
+    with pytest.raises(
+        CacheError, match=r"cache_bytes is 1000, but the shards that 2 lanes .* take (\d+) bytes"
+    ) as refusal:
+        Loader(manifest, global_batch=2, cache_dir=cache_dir, cache_bytes=1000)
+    found = re.search(r"give cache_bytes=(\d+)", str(refusal.value))
+    assert found is not None
+    limit = int(found.group(1))
+    stop, sizes = threading.Event(), []
+
+    def sample() -> None:
+        while not stop.wait(0.001):
+            sizes.append(cached_bytes(cache_dir))
+
+    sampler = threading.Thread(target=sample)
+    sampler.start()
+    loader = Loader(manifest, global_batch=2, cache_dir=cache_dir, cache_bytes=limit)
+    epochs = [epoch_of(loader) for _ in range(3)]
+    stop.set()
+    sampler.join()
+    loader.close()
+    assert [len(epoch) for epoch in epochs] == [60, 60, 60]
+    assert 0 < max(sizes) <= limit
+
+
+def test_a_cache_that_holds_everything_fetches_everything_once(
+    on_s3: Write, unreliable_s3: UnreliableS3, cache_dir: Path
+) -> None:
+    loader = Loader(on_s3((6,) * 8), global_batch=2, cache_dir=cache_dir, cache_bytes=10**9)
+    for _ in range(4):
+        epoch_of(loader)
+    loader.close()
+    assert sorted(shard_requests(unreliable_s3)) == list(range(8))
+
+
+def test_two_ranks_share_one_cache_folder(unequal: str, on_s3: Write, cache_dir: Path) -> None:
+    manifest = on_s3()
+    loaders = [Loader(manifest, global_batch=4, rank=rank, world_size=2, cache_dir=cache_dir) for rank in range(2)]
+    together = [[*first, *second] for first, second in zip(*map(epoch_of, loaders), strict=True)]
+    for loader in loaders:
+        loader.close()
+    assert together == epoch_of(Loader(unequal, global_batch=4))
+    assert list(cache_dir.iterdir()) == []
+
+
+def test_shards_of_one_name_in_two_data_sets_do_not_meet(on_s3: Write, cache_dir: Path) -> None:
+    sizes = {"a": (5, 6), "b": (6, 5)}
+    loaders = [Loader(on_s3(sizes[prefix], prefix), global_batch=1, cache_dir=cache_dir) for prefix in ("a", "b")]
+    batches = [iter(loader) for loader in loaders]
+    for _ in range(11):
+        for prefix, batch in zip(sizes, batches, strict=True):
+            [(shard, example)] = named(next(batch)["input_ids"][:, 0].tolist())
+            assert example < sizes[prefix][shard]
+    for loader in loaders:
+        loader.close()
+
+
+@pytest.mark.parametrize("fault", ["503", "break", "cut", "refuse"])
+def test_faults_on_the_way_change_no_batch(
+    unequal: str, on_s3: Write, unreliable_s3: UnreliableS3, cache_dir: Path, fault: str
+) -> None:
+    manifest = on_s3()
+    loader = Loader(manifest, global_batch=3, cache_dir=cache_dir)
+    unreliable_s3.fail(fault, "GET", path_part=".tar", times=1)
+    assert epoch_of(loader) == epoch_of(Loader(unequal, global_batch=3))
+    loader.close()
+    assert unreliable_s3.num_faults >= 12
+    assert list(cache_dir.iterdir()) == []
+
+
+def overwritten(s3_root: str, key: str) -> bytes:
+    """Flips a byte of an object; returns what it was."""
+    bucket = s3_root.removeprefix("s3://")
+    store = client()
+    data: bytes = store.get_object(Bucket=bucket, Key=key)["Body"].read()
+    store.put_object(Bucket=bucket, Key=key, Body=data[:700] + bytes([data[700] ^ 1]) + data[701:])
+    return data
+
+
+KEY = "data/shards/train/v1-000001.tar"
+
+
+def test_a_wrong_checksum_that_stays_is_an_error_naming_the_shard(on_s3: Write, s3_root: str, cache_dir: Path) -> None:
+    loader = Loader(on_s3((5, 6)), global_batch=1, cache_dir=cache_dir)
+    overwritten(s3_root, KEY)
+    with pytest.raises(
+        ShardError, match=r"shard shards/train/v1-000001.tar at s3://.* is not what the manifest says, twice"
+    ):
+        epoch_of(loader)
+    loader.close()
+    assert list(cache_dir.iterdir()) == []
+
+
+def test_a_wrong_checksum_that_goes_away_costs_one_more_download(on_s3: Write, s3_root: str, cache_dir: Path) -> None:
+    loader = Loader(on_s3((5, 6)), global_batch=1, cache_dir=cache_dir)
+    data = overwritten(s3_root, KEY)
+    warnings = []
+
+    class MendAtTheWarning(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            warnings.append(record.getMessage())
+            client().put_object(Bucket=s3_root.removeprefix("s3://"), Key=KEY, Body=data)
+
+    handler = MendAtTheWarning(level=logging.WARNING)
+    logging.getLogger("loader.fetch").addHandler(handler)
+    try:
+        assert len(epoch_of(loader)) == 11
+    finally:
+        logging.getLogger("loader.fetch").removeHandler(handler)
+        loader.close()
+    [warning] = warnings
+    assert warning.startswith("shard shards/train/v1-000001.tar: ")
+    assert warning.endswith("downloading it again")
+
+
+def test_a_missing_shard_is_an_error_of_the_iteration(on_s3: Write, s3_root: str, cache_dir: Path) -> None:
+    loader = Loader(on_s3((5, 6)), global_batch=1, cache_dir=cache_dir)
+    client().delete_object(Bucket=s3_root.removeprefix("s3://"), Key=KEY)
+    with pytest.raises(FileNotFoundError, match=r"v1-000001\.tar"):
+        epoch_of(loader)
+    loader.close()
+
+
+def test_a_loader_that_goes_back_fetches_again(unequal: str, on_s3: Write, cache_dir: Path) -> None:
+    loader = Loader(on_s3(), global_batch=3, cache_dir=cache_dir)
+    head = loader.state_dict()
+    first = epoch_of(loader)
+    loader.load_state_dict(head)
+    assert epoch_of(loader) == first
+    loader.close()
+
+
+def test_local_shards_need_no_cache_folder(tmp_path: Path, cache_dir: Path) -> None:
+    loader = Loader(numbered_dataset(tmp_path / "data", (5, 6)), global_batch=1, cache_dir=cache_dir, cache_bytes=0)
+    assert len(epoch_of(loader)) == 11
+    assert not cache_dir.exists()
