@@ -1,0 +1,385 @@
+"""The command: raw text -> shards and a manifest.
+
+    python pipeline/build.py corpus.yaml [--set key=value]... [--dry-run]
+    python pipeline/build.py --input PATH... --output ROOT [--tokenizer tokenizer.json]
+
+    read -> clean -> filter -> exact and near duplicates -> tokenize -> plan from exact counts -> shards -> manifest,
+    last
+
+`build` below is the whole pipeline on one screen. Every stage leaves its results on storage, so the same command after
+a kill goes on where the old one died, and ends with the same bytes.
+"""
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+if __name__ == "__main__":
+    # Run as a script, Python searches pipeline/ first, where config.py or plan.py would shadow other modules; search
+    # the project instead.
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from manifests import storage
+from manifests.errors import UserError
+from manifests.inputs import inputs_digest, write_inputs
+from manifests.manifest import (
+    Dataset,
+    InputsEntry,
+    Manifest,
+    SourceEntry,
+    Split,
+    TokenizerEntry,
+    load,
+    manifest_url,
+    save,
+)
+from manifests.shard import ExampleFormat
+from pipeline import report, runtime
+from pipeline.config import BuildConfig, describe_config, determining, from_arguments, load_config
+from pipeline.inputs import Inputs
+from pipeline.ledger import Ledger, LedgerError
+from pipeline.plan import SplitPlan, num_buckets_for, plan_split
+from pipeline.runs import bucket_totals
+from pipeline.runtime import BuildError, Runtime
+from pipeline.stages.deduplicate import deduplicate
+from pipeline.stages.encode import SPLITS, Encoded, encode
+from pipeline.stages.read import (
+    check_budget,
+    find_all_inputs,
+    list_or_none,
+    publish_quarantine,
+    read,
+    read_units,
+)
+from pipeline.stages.tokenizer import settle_tokenizer
+from pipeline.stages.write import write
+
+Say = Callable[[str], None]
+INTERRUPTED = 130
+"""The exit code shells give a command that Ctrl-C ended."""
+
+EXAMPLES = """\
+examples:
+  python pipeline/build.py examples/demo.yaml
+  python pipeline/build.py corpus.yaml --dry-run
+  python pipeline/build.py corpus.yaml --set example.seq_len=2048 --set sources.0.weight=2
+  python pipeline/build.py --input notes/ mail.jsonl.zst --output data/first
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """Where a build runs: facts for the manifest's record, outside its digest."""
+
+    workers: int
+    ray: str
+
+
+def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Dataset:
+    """Run the pipeline; return the finished data set.
+
+    Raises:
+        UserError: the request is wrong, or a source lost more records than its budget.
+        BuildError: a unit of work failed for good.
+        LedgerError: a record or token is unaccounted for, which is a defect of ours.
+    """
+    started = datetime.now(UTC)
+    clock = time.monotonic()
+    root = storage.absolute(config.output)
+    build_url = storage.join(root, ".build")
+
+    found = find_all_inputs(config)
+    num_input_bytes = sum(file.num_bytes for file in found.files)
+    say(f"found {len(found.files):,} files, {num_input_bytes / 1e6:,.1f} MB, in {len(config.sources)} sources")
+    documents = read(runtime, config, found)
+    check_version_is_free(config, inputs_digest(documents.inputs))
+    quarantined = list(publish_quarantine(root, config.version, documents.quarantine_urls))
+    check_budget(documents.ledger, config.bad_records.budget_fraction, f"{root}/quarantine/{config.version}")
+    say(f"read {documents.num_read:,} documents, kept {documents.num_kept:,} after cleaning and filters")
+
+    dropped = deduplicate(runtime, build_url, documents.files, config.dedup)
+    ledger = settle_ledger(documents.ledger, dropped.counts)
+    kept_bytes = sum(row.num_bytes for row in ledger.funnel() if row.stage == "kept")
+    say(dropped.in_words())
+
+    tokenizer, tokenizer_url = settle_tokenizer(
+        runtime, root, documents.files, dropped, kept_bytes, config.tokenizer, config.seed
+    )
+    example = ExampleFormat(
+        seq_len=config.example.seq_len,
+        dtype=ExampleFormat.dtype_for(tokenizer.vocab_size),
+        packing=config.example.packing,
+    )
+    encoded = encode(
+        runtime,
+        build_url,
+        documents.files,
+        dropped,
+        {source.name: source.weight for source in config.sources},
+        tokenizer=tokenizer,
+        tokenizer_url=tokenizer_url,
+        config=config.tokenizer,
+        seed=config.seed,
+        validation_fraction=config.validation.fraction,
+        dtype=example.dtype,
+        num_buckets=num_buckets_for(kept_bytes),
+    )
+    say(encoded.in_words(tokenizer.vocab_size))
+
+    plans = {
+        split: plan_split(bucket_totals(encoded.runs[split], encoded.num_buckets), example, config.shards.max_bytes)
+        for split in SPLITS
+    }
+    shards = {
+        split: write(runtime, root, config.version, split, plans[split], encoded.runs[split], encoded.keys, example)
+        for split in SPLITS
+    }
+    splits = {split: Split.of(shards[split], seq_len=example.seq_len) for split in SPLITS}
+    check_tokens(encoded, plans, splits)
+
+    inputs_path = f"inputs/{config.version}.parquet"
+    write_inputs(storage.join(root, inputs_path), documents.inputs)
+    manifest = Manifest(
+        name=config.name,
+        version=config.version,
+        parent=None,
+        tokenizer=TokenizerEntry(
+            path=f"tokenizers/{tokenizer.sha256}.json",
+            sha256=tokenizer.sha256,
+            vocab_size=tokenizer.vocab_size,
+            eos_id=tokenizer.eos_id,
+            bos_id=tokenizer.bos_id,
+        ),
+        example=example,
+        splits=splits,
+        sources={
+            source.name: SourceEntry(
+                weight=source.weight,
+                documents_read=ledger.read_documents[source.name],
+                documents_kept=ledger.documents(source.name, "kept"),
+                tokens=encoded.num_tokens[source.name],
+            )
+            for source in config.sources
+        },
+        funnel=ledger.funnel(),
+        inputs=InputsEntry(
+            num_files=documents.inputs.num_rows,
+            num_bytes=sum(documents.inputs["num_bytes"].to_pylist()),
+            digest=inputs_digest(documents.inputs),
+            path=inputs_path,
+        ),
+        config=determining(config),
+        code=code_facts(),
+        built={
+            "started_at": started.isoformat(timespec="seconds"),
+            "seconds": round(time.monotonic() - clock, 1),
+            "host_cpus": os.cpu_count(),
+            "machine": platform.machine(),
+            "output": root,
+            "paths": {source.name: list(source.paths) for source in config.sources},
+            "workers": host.workers,
+            "ray": host.ray,
+            "python": platform.python_version(),
+            "engine": encoded.engine,
+        },
+    )
+    remove_orphans(manifest, root)
+    facts = report.Facts(
+        ledger=ledger,
+        plans=plans,
+        quarantined=quarantined[: report.MAX_LISTED],
+        num_quarantined=sum(record["num_records"] for record in quarantined),
+        empty_files=[
+            f"{row['source']}: {row['name']}" for row in documents.inputs.to_pylist() if not row["num_records"]
+        ],
+        skipped_files=[storage.basename(file.url) for file in found.skipped],
+        num_pairs=dropped.num_pairs,
+        cleaned_documents=documents.num_changed,
+    )
+    storage.write_bytes(storage.join(root, f"reports/{config.version}.html"), report.render(manifest, facts))
+    return load(save(manifest, root))
+
+
+def settle_ledger(read: Ledger, dropped: Sequence[tuple[str, str, int, int]]) -> Ledger:
+    """The finished ledger: what reading kept, less what deduplication dropped. It balances, or LedgerError says by how
+    much.
+    """
+    ledger = read.copy()
+    for source, kind, num_documents, num_bytes in dropped:
+        ledger.move(source, "kept", f"{kind}_duplicate", num_documents, num_bytes)
+    ledger.check()
+    return ledger
+
+
+def check_tokens(encoded: Encoded, plans: Mapping[str, SplitPlan], splits: Mapping[str, Split]) -> None:
+    """Every token encoded stands in a shard or was dropped by a named rule; LedgerError says by how much not."""
+    in_shards = sum(split.num_tokens for split in splits.values())
+    tails = sum(plan.num_dropped_tokens for plan in plans.values())
+    tokens = sum(encoded.num_tokens.values())
+    if tokens != in_shards + tails:
+        raise LedgerError(
+            f"{tokens} tokens encoded, {in_shards} in shards and {tails} dropped as concat_tail:"
+            f" {tokens - in_shards - tails:+d}"
+        )
+
+
+def check_version_is_free(config: BuildConfig, digest_of_inputs: str) -> None:
+    """Refuse to build other content under a version that exists: its shards would be overwritten under a manifest that
+    lists them.
+    """
+    url = manifest_url(storage.absolute(config.output), config.version)
+    if not storage.exists(url):
+        return
+    existing = load(url).manifest
+    changed = [
+        f"{name} was {old!r} and is {new!r}"
+        for name, old, new in [
+            ("inputs.digest", existing.inputs.digest, digest_of_inputs),
+            *changed_keys("config", existing.config, determining(config)),
+        ]
+        if old != new
+    ]
+    if changed:
+        raise UserError(
+            f"version: {config.version} exists already with other content ({'; '.join(changed[:3])}): give this build"
+            " another version, or another output"
+        )
+
+
+def changed_keys(prefix: str, old: object, new: object) -> list[tuple[str, object, object]]:
+    """Dotted keys under which two configurations differ, with both values (None where a key is missing)."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        keys = sorted({*old, *new})
+        return [row for key in keys for row in changed_keys(f"{prefix}.{key}", old.get(key), new.get(key))]
+    return [(prefix, old, new)] if old != new else []
+
+
+def remove_orphans(manifest: Manifest, root: str) -> None:
+    """Delete shards and lineage of this version that its manifest does not list.
+
+    An earlier run of this version that never reached its manifest may have planned more shards. Nothing lists them, so
+    nothing can need them.
+    """
+    listed = {entry.path for split in manifest.splits.values() for entry in split.shards}
+    for split in SPLITS:
+        for folder, ending in (("shards", ".tar"), ("lineage", ".parquet")):
+            for url in list_or_none(storage.join(root, folder, split)):
+                name = storage.basename(url).removesuffix(ending)
+                of_this_version = name.rpartition("-")[0] == manifest.version
+                if of_this_version and f"shards/{split}/{name}.tar" not in listed:
+                    storage.delete(url)
+
+
+def code_facts() -> dict[str, str | None]:
+    """Which code ran: for the manifest's record, outside its digest."""
+    root = Path(__file__).resolve().parents[1]
+    commit = None
+    if (root / ".git").exists():
+        command = ["git", "-C", str(root), "rev-parse", "--verify", "--quiet", "HEAD"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        commit = result.stdout.strip() or None
+    try:
+        number = version("shardmill")
+    except PackageNotFoundError:  # a working directory shipped by `ray job submit`, not an installation
+        number = "source"
+    return {"version": number, "git_commit": commit, "image": os.environ.get("SHARDMILL_IMAGE")}
+
+
+def dry_run(config: BuildConfig, found: Inputs) -> str:
+    """What a build would do, in words: files, bytes and tasks by source."""
+    units = read_units(config, found)
+    lines = [f"{config.name} {config.version} -> {config.output}", ""]
+    lines.append(f"{'source':<24}{'files':>10}{'MB':>14}{'read tasks':>14}")
+    for source in config.sources:
+        files = [file for file in found.files if file.source == source.name]
+        size = sum(file.num_bytes for file in files) / 1e6
+        tasks = sum(unit.task.source == source.name for unit in units)
+        lines.append(f"{source.name:<24}{len(files):>10,}{size:>14,.1f}{tasks:>14,}")
+    total = sum(file.num_bytes for file in found.files) / 1e6
+    lines.append(f"{'total':<24}{len(found.files):>10,}{total:>14,.1f}{len(units):>14,}")
+    lines += [f"skipped {len(found.skipped):,} files that hold no data by their name"] if found.skipped else []
+    lines.append("then as many encode tasks as read tasks, and one write task a shard. Nothing was read or written.")
+    return "\n".join(lines)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = argparse.ArgumentParser(
+        prog="python pipeline/build.py",
+        description="Turn raw text into training shards and a manifest.",
+        epilog=f"{EXAMPLES}\nkeys of CONFIG.yaml, with defaults:\n{describe_config()}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("config", nargs="?", metavar="CONFIG.yaml", help="what to build; see examples/")
+    made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one key, e.g. seed=7")
+    made.add_argument("--dry-run", action="store_true", help="print files, bytes and tasks; read and write nothing")
+    made.add_argument("--input", nargs="+", metavar="PATH", help="for a first try without a file: what to read")
+    made.add_argument("--output", metavar="ROOT", help="with --input: where the data set goes")
+    made.add_argument("--tokenizer", metavar="JSON", help="with --input: a tokenizer.json; one is trained without it")
+    return made
+
+
+def configuration(arguments: argparse.Namespace) -> BuildConfig:
+    """The config that the options ask for; UserError where they contradict each other."""
+    if arguments.config is not None:
+        if arguments.input or arguments.output or arguments.tokenizer:
+            raise UserError(
+                "--input, --output and --tokenizer are for a build without CONFIG.yaml: use --set output=..."
+            )
+        return load_config(arguments.config, arguments.set)
+    if not arguments.input or not arguments.output:
+        raise UserError("name a CONFIG.yaml, or both --input and --output")
+    return from_arguments(arguments.input, arguments.output, arguments.tokenizer, arguments.set)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit codes: 0 done, 1 the build failed, 2 the request is wrong, 130 interrupted."""
+    if not argv:
+        sys.stderr.write(f"{parser().format_usage()}\n{EXAMPLES}\n--help lists every key of CONFIG.yaml.\n")
+        return 2
+
+    def say(line: str) -> None:
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+
+    try:
+        config = configuration(parser().parse_args(argv))
+        if "--dry-run" in argv:
+            sys.stdout.write(dry_run(config, find_all_inputs(config)) + "\n")
+            return 0
+        find_all_inputs(config)  # a wrong path is told at once, before Ray takes its seconds to start
+        ray_runtime = runtime.start_ray(
+            build_url=storage.join(storage.absolute(config.output), ".build"),
+            address=config.ray.address,
+            num_cpus=config.ray.num_cpus,
+            workers=config.workers,
+            progress=sys.stderr,
+        )
+        host = Host(workers=ray_runtime.workers, ray=runtime.ray_version())
+        dataset = build(config, ray_runtime, host, say)
+    except UserError as error:
+        say(f"error: {error}")
+        return 2
+    except (BuildError, LedgerError) as error:
+        say(f"build failed: {error}")
+        return 1
+    except KeyboardInterrupt:
+        say("interrupted: what is finished is kept, the same command goes on from there")
+        return INTERRUPTED
+    finally:
+        runtime.stop_ray()
+    say(report.in_words(dataset.manifest, dataset.resolve(f"reports/{dataset.manifest.version}.html")))
+    sys.stdout.write(dataset.url + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

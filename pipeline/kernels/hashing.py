@@ -1,0 +1,57 @@
+"""The arithmetic that every stored hash rests on. Never change it: signatures kept beside old versions were made by it.
+
+tests/pipeline/test_kernels_hashing.py pins the values.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from pipeline.kernels.bits import load_uint64
+from pipeline.kernels.compiled import inlined, kernel
+
+# Odd, with well spread bits: 2**64 divided by the golden ratio.
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+# Where every running hash starts: the first bits of pi's fraction.
+START = np.uint64(0x243F6A8885A308D3)
+
+_MIX_1 = np.uint64(0xFF51AFD7ED558CCD)
+_MIX_2 = np.uint64(0xC4CEB9FE1A85EC53)
+_SHIFT_33 = np.uint64(33)
+
+
+@inlined
+def mix64(value: Any) -> Any:
+    """MurmurHash3's 64-bit finaliser: a bijection after which every bit depends on every bit of `value` (uint64)."""
+    value ^= value >> _SHIFT_33
+    value *= _MIX_1
+    value ^= value >> _SHIFT_33
+    value *= _MIX_2
+    return value ^ (value >> _SHIFT_33)
+
+
+@inlined
+def absorb(value: Any, chunk: Any) -> Any:
+    """One step of a running hash over eight bytes at a time (both uint64): a bijection of either for a fixed other."""
+    value = (value ^ chunk) * MULTIPLIER
+    return value ^ (value >> _SHIFT_33)
+
+
+@kernel
+def hash_bytes(data: Any, start: Any, end: Any) -> Any:
+    """64-bit hash of data[start:end]: START absorbs eight bytes at a time, the last zero-padded, then the length."""
+    value = START
+    position = start
+    while position + 8 <= end:
+        value = absorb(value, load_uint64(data, position))
+        position += 8
+    chunk = np.uint64(0)
+    for byte in range(end - position):
+        chunk |= np.uint64(data[position + byte]) << np.uint64(8 * byte)
+    return mix64(absorb(value, chunk) ^ np.uint64(end - start))
+
+
+def word_hash(word: str) -> int:
+    """The hash the text pass leaves for a word: of the UTF-8 bytes of the word in lower case (`word` is already)."""
+    data = np.frombuffer(word.encode(), dtype=np.uint8)
+    return int(hash_bytes(data, 0, len(data)))

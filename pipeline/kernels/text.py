@@ -1,0 +1,96 @@
+"""The text pass: one walk over a batch's UTF-8 bytes leaves what filters judge by and what deduplication compares.
+
+LargeStringArray --analyse--> Statistics (a column of numbers each)  -> pipeline/filters
+                         \\--> Words      (a flat column of hashes)   -> pipeline/dedup
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.kernels.arrow import text_buffers
+from pipeline.kernels.stop_words import LANGUAGES, stop_word_table
+from pipeline.kernels.text_pass import COUNTED, analyse_batch
+from pipeline.kernels.unicode import character_table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """What one document of a batch is like, a column a number: every field is an int64 array of shape (n,).
+
+    Rules: a *word* is a run of characters that are not white space (`str.split()`), as Rae et al. count them; a *line*
+    ends at "\\n", and a last "\\n" opens no further line; an *empty* line has no characters at all.
+    """
+
+    num_bytes: np.ndarray  # UTF-8
+    num_chars: np.ndarray  # code points
+    num_words: np.ndarray
+    num_word_chars: np.ndarray  # characters inside words: all that are not white space
+    num_alphabetic_words: np.ndarray  # words with at least one letter
+    num_hash_signs: np.ndarray  # "#"
+    num_ellipses: np.ndarray  # "..." (not overlapping) and "…"
+    num_lines: np.ndarray
+    num_bullet_lines: np.ndarray  # the first character that is not white space is "•" or "-"
+    num_ellipsis_lines: np.ndarray  # they end, white space aside, with "..." or "…"
+    num_nonempty_lines: np.ndarray
+    num_duplicate_lines: np.ndarray  # equal, byte for byte, to an earlier nonempty line of the document
+    num_duplicate_line_chars: np.ndarray  # characters in them
+    num_stop_words_en: np.ndarray  # how many different ones of STOP_WORDS["en"] occur, among runs of \\w, in any case
+    num_stop_words_ru: np.ndarray
+
+    def __post_init__(self) -> None:
+        shapes = {column.shape for column in self.columns().values()}
+        if len(shapes) != 1 or len(next(iter(shapes))) != 1:
+            raise ValueError(f"each column of Statistics has one entry a document; got the shapes {sorted(shapes)}")
+
+    def __len__(self) -> int:
+        return len(self.num_bytes)
+
+    def num_stop_words(self, language: str) -> np.ndarray:
+        """How many different stop words of `language`, one of stop_words.LANGUAGES, each document has."""
+        return self.columns()[f"num_stop_words_{language}"]
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """The fields by name, in order."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """The words of a batch for comparison: runs of `\\w` in simple lower case, each as a 64-bit hash, in order.
+
+    Document i has hashes[offsets[i] : offsets[i + 1]]. hashes: uint64 (m,); offsets: int64 (n + 1,).
+    """
+
+    hashes: np.ndarray
+    offsets: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.hashes.dtype != np.uint64 or self.offsets.dtype != np.int64:
+            raise ValueError(f"words are uint64 with int64 offsets, not {self.hashes.dtype} with {self.offsets.dtype}")
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self.hashes[start:end] for start, end in zip(self.offsets[:-1], self.offsets[1:], strict=True))
+
+
+def analyse(text: pa.LargeStringArray) -> tuple[Statistics, Words]:
+    """Statistics and word hashes of every document of `text`, in one pass over its bytes that holds no lock on Python.
+
+    Raises ValueError for nulls or another Arrow type. Memory: 8 bytes a word (1.3 a byte of prose) and 120 a document.
+    """
+    data, offsets = text_buffers(text)
+    num_documents = len(offsets) - 1
+    counts = np.zeros((num_documents, len(COUNTED) + len(LANGUAGES)), dtype=np.int64)
+    # A word takes two bytes with what parts it from the next; memory that is never written is never really taken.
+    hashes = np.empty((offsets[-1] - offsets[0] + num_documents) // 2 + 1, dtype=np.uint64)
+    word_offsets = np.zeros(num_documents + 1, dtype=np.int64)
+    analyse_batch(data, offsets, character_table(), *stop_word_table(), counts, hashes, word_offsets)
+    names = (*COUNTED, *(f"num_stop_words_{language}" for language in LANGUAGES))
+    columns = dict(zip(names, np.ascontiguousarray(counts.T), strict=True))
+    return Statistics(**columns), Words(hashes=hashes[: word_offsets[-1]], offsets=word_offsets)

@@ -1,0 +1,124 @@
+"""What every reader gives: batches of documents, and every record that could not be read.
+
+The account is exact: a file's records = documents given + the `num_records` of its bad records, and nothing else.
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+# One row a document. `id` is null where the record has none; `record` is its place in the file, from 1: the line of a
+# JSON lines file, the row of a Parquet file, 1 for a text file. `text` is null where the record says null: reading does
+# not judge emptiness, the caller drops null, empty and blank texts by name.
+SCHEMA = pa.schema([("id", pa.large_string()), ("record", pa.int64()), ("text", pa.large_string())])
+
+# Why a record, or the rest of a file, was not read. These words stand in reports and manifests: do not rename them.
+REASONS = {
+    "invalid_json": "the line is not JSON",
+    "invalid_utf8": "the bytes are not UTF-8",
+    "not_an_object": "the line is JSON, but no object with fields",
+    "missing_field": "the record has no text field",
+    "wrong_type": "the text field holds a number, a truth value, a list or an object",
+    "record_too_long": "the record is longer than the stated limit",
+    "too_deep": "the record is nested more deeply than the parser follows",
+    "truncated": "the compressed file ends before its data does",
+    "damaged_stream": "the compressed or encoded file does not decode from here on",
+    "window_too_large": "the zstd frame needs a larger window than the stated limit",
+    "damaged_parquet": "the Parquet file, or a part of it, cannot be decoded",
+    "unknown_format": "neither content nor name tells the format",
+}
+
+NUM_FIRST_BYTES = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class BadRecord:
+    """A record, or a stretch of a file, that was not read.
+
+    `place` is for people ("line 17", "rows 4 to 9", "byte 812 of the decompressed stream"); `num_bytes` is its length
+    where known; `first_bytes` its beginning, at most NUM_FIRST_BYTES; `num_records` how many records it stands for
+    (1 where that cannot be known, as after a cut).
+    """
+
+    place: str
+    reason: str
+    detail: str
+    num_bytes: int
+    first_bytes: bytes
+    num_records: int = 1
+
+    def __post_init__(self) -> None:
+        assert self.reason in REASONS, self.reason
+        object.__setattr__(self, "first_bytes", bytes(self.first_bytes[:NUM_FIRST_BYTES]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """One batch: `documents` by SCHEMA, each column in one piece, and the bad records found on the way."""
+
+    documents: pa.Table
+    bad: tuple[BadRecord, ...] = ()
+
+    @property
+    def text(self) -> pa.LargeStringArray:
+        """The texts as one Arrow array, nulls where the record says null."""
+        return self.documents.column("text").chunk(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fields:
+    """Which fields hold text and id. `a.b` goes into nested records; a key spelled `a.b` itself wins over the path.
+
+    `id` None asks for ids by place: the column is all null.
+    """
+
+    text: str = "text"
+    id: str | None = "id"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Bounds that keep memory flat whatever a file holds.
+
+    `max_record_bytes`: a longer line, text or file of text is quarantined as record_too_long. `batch_bytes`: about how
+    much text one `Records` holds (at most one record more).
+    """
+
+    max_record_bytes: int = 64 << 20
+    batch_bytes: int = 16 << 20
+
+
+class Batch:
+    """Records being gathered until there is enough text to hand on."""
+
+    # A file of nothing but bad lines must not be gathered whole: with 200 first bytes each this is a few MB.
+    MAX_BAD = 10_000
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._clear()
+
+    def _clear(self) -> None:
+        self._chunks: list[tuple[pa.Array, pa.Array, pa.Array]] = []
+        self._num_bytes = 0
+        self.bad: list[BadRecord] = []
+
+    def add(self, ids: pa.Array, records: pa.Array, texts: pa.Array) -> None:
+        """Three arrays of one length, typed as SCHEMA's columns."""
+        self._chunks.append((ids, records, texts))
+        self._num_bytes += texts.nbytes
+
+    def __bool__(self) -> bool:
+        return bool(self._chunks or self.bad)
+
+    @property
+    def full(self) -> bool:
+        return self._num_bytes >= self._limits.batch_bytes or len(self.bad) >= self.MAX_BAD
+
+    def take(self) -> Records:
+        """Everything gathered so far; the batch is empty afterwards."""
+        chunks = self._chunks or [tuple(pa.array([], column.type) for column in SCHEMA)]
+        columns = [pa.concat_arrays(column) for column in zip(*chunks, strict=True)]
+        records = Records(documents=pa.Table.from_arrays(columns, schema=SCHEMA), bad=tuple(self.bad))
+        self._clear()
+        return records

@@ -1,0 +1,110 @@
+"""One input file as a stream: hashed on the way, decompressed by content, in UTF-8.
+
+storage -> raw bytes (counted, hashed) -> decompressed -> transcoded from UTF-16/32 where a byte-order mark says so
+"""
+
+import codecs
+import contextlib
+import hashlib
+import itertools
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from manifests import storage
+from pipeline.readers.compression import READ_BYTES, DamagedStream, compression_of, decompressed, read_exactly
+
+# What format_of looks at: longer than every magic number and mark, shorter than one piece of any compressed file.
+HEAD_BYTES = 64
+# Longest first: the mark of UTF-16 LE is the beginning of that of UTF-32 LE.
+BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+
+class _Hashed:
+    """A stream that counts and hashes what is read from it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._sha256 = hashlib.sha256()
+        self.num_bytes = 0
+
+    def read(self, size: int, /) -> bytes:
+        data = self._stream.read(size)
+        self._sha256.update(data)
+        self.num_bytes += len(data)
+        return data
+
+    def drain(self) -> None:
+        while self.read(READ_BYTES):
+            pass
+
+    @property
+    def sha256(self) -> str:
+        return self._sha256.hexdigest()
+
+
+class Source:
+    """An open input file; `compression` is a key of compression.DECOMPRESSORS, told by content."""
+
+    def __init__(self, url: str, stream: BinaryIO) -> None:
+        self.url = url
+        self.raw = _Hashed(stream)
+        raw_head = read_exactly(self.raw, READ_BYTES)
+        self.compression = compression_of(raw_head)
+        self._pieces = decompressed(self.raw, raw_head)
+        self._damage: DamagedStream | None = None
+        # The beginning of the plain content: enough to tell the format, empty for an empty or a thoroughly broken file.
+        self.head = b""
+        try:
+            for piece in self._pieces:
+                self.head += piece
+                if len(self.head) >= HEAD_BYTES:
+                    break
+        except DamagedStream as damage:
+            self._damage = damage
+
+    def pieces(self) -> Iterator[bytes]:
+        """The plain bytes as they are in the file. Raises DamagedStream where the file breaks. Once only."""
+        if self.head:
+            yield self.head
+        if self._damage:
+            raise self._damage
+        yield from self._pieces
+
+    def utf8_pieces(self) -> Iterator[bytes]:
+        """The same as UTF-8 without a leading byte-order mark; not checked where the file claims nothing else."""
+        mark, encoding = next((item for item in BYTE_ORDER_MARKS if self.head.startswith(item[0])), (b"", "utf-8"))
+        pieces = self.pieces()
+        first = next(pieces, b"")[len(mark) :]
+        if encoding == "utf-8":
+            yield first
+            yield from pieces
+            return
+        decoder = codecs.getincrementaldecoder(encoding)()
+        for piece in itertools.chain([first], pieces, [b""]):
+            try:
+                text = decoder.decode(piece, final=not piece)
+            except UnicodeDecodeError as error:
+                yield error.object[: error.start].decode(encoding).encode()
+                raise DamagedStream("damaged_stream", f"the byte-order mark says {encoding}, but: {error}") from None
+            yield text.encode()
+
+    @contextlib.contextmanager
+    def local_file(self) -> Iterator[Path]:
+        """The plain content as a file on this machine, for formats that seek: the file itself, or a temporary copy."""
+        path = storage.local_path(self.url)
+        if path is not None and self.compression == "none":
+            yield path
+            return
+        with tempfile.NamedTemporaryFile(prefix="shardmill-", suffix=".input") as copy:
+            for piece in self.pieces():
+                copy.write(piece)
+            copy.flush()
+            yield Path(copy.name)

@@ -1,0 +1,339 @@
+"""Input files -> kept documents, quarantined records, and the ledger of both.
+
+One pass over the text, a batch of some 16 MB at a time:
+
+    read -> drop null and blank -> clean -> statistics and word hashes -> filters -> content hash and band hashes ->
+    documents file
+
+A unit is a run of files of one source, some 64 MB together; how files fall into units decides no byte of the result.
+Memory is a few batches, whatever the size of a file.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from manifests import storage
+from manifests.canonical import fingerprint
+from manifests.errors import UserError
+from manifests.inputs import INPUTS_SCHEMA
+from pipeline.config import BuildConfig, CleanConfig, NearConfig, resolved_filters
+from pipeline.dedup import bands, exact, minhash
+from pipeline.documents import band_column, documents_schema, read_columns
+from pipeline.filters import judge_all
+from pipeline.identity import CONTENT_HASH_BYTES
+from pipeline.inputs import InputFile, Inputs, find_inputs, group_inputs
+from pipeline.kernels.text import Words, analyse
+from pipeline.ledger import Ledger
+from pipeline.readers import Fields, Records, read_file
+from pipeline.runtime import Runtime, Summary, Unit, short
+from pipeline.stages.deduplicate import DocumentsFile
+from pipeline.transforms import clean
+
+FORMAT = 1
+MIN_BUDGET_RECORDS = 10
+"""Bad records that never stop a build unless the budget is 0: a fraction of a small source would be less than one
+record.
+"""
+
+QUARANTINE_SCHEMA = pa.schema(
+    [
+        ("source", pa.string()),
+        ("file", pa.string()),
+        ("place", pa.string()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+        ("num_records", pa.int64()),
+        ("num_bytes", pa.int64()),
+        ("first_bytes", pa.binary()),
+    ]
+)
+
+
+def find_all_inputs(config: BuildConfig) -> Inputs:
+    """List every source, in the order of their names. UserError names a path that matches nothing."""
+    found = [find_inputs(source) for source in sorted(config.sources, key=lambda source: source.name)]
+    return Inputs(
+        files=tuple(file for inputs in found for file in inputs.files),
+        skipped=tuple(file for inputs in found for file in inputs.skipped),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadTask:
+    """Read a run of files of one source."""
+
+    source: str
+    files: tuple[InputFile, ...]
+    format: str
+    fields: Fields
+    clean: CleanConfig
+    filters: tuple[tuple[str, Any], ...]
+    """Names and settings, in the order they judge."""
+    near: NearConfig
+    documents_url: str
+    quarantine_url: str
+
+
+def read_documents(task: ReadTask) -> Summary:
+    """Write the unit's documents and, where there are any, its quarantined records; count where each record ended."""
+    counts: Counter[tuple[str, str | None]] = Counter()
+    sizes: Counter[tuple[str, str | None]] = Counter()
+    quarantined: list[dict[str, Any]] = []
+    inputs: list[list[Any]] = []
+    num_changed = 0
+
+    def end(stage: str, reason: str | None, num_documents: int, num_bytes: int) -> None:
+        counts[stage, reason] += num_documents
+        sizes[stage, reason] += num_bytes
+
+    schema = documents_schema(task.near.bands)
+    with (
+        storage.atomic_writer(task.documents_url) as stream,
+        pq.ParquetWriter(stream, schema, compression="lz4", use_dictionary=False) as writer,
+    ):
+        for file in task.files:
+            reading = read_file(file.url, format=task.format, fields=task.fields)
+            for records in reading:
+                for bad in records.bad:
+                    end("quarantine", bad.reason, bad.num_records, bad.num_bytes)
+                    quarantined.append({**dataclasses.asdict(bad), "source": task.source, "file": file.name})
+                kept, changed = _keep(records, file, task, end)
+                num_changed += changed
+                if kept.num_rows:
+                    writer.write_table(kept, row_group_size=kept.num_rows)
+            summary = reading.summary
+            inputs.append(
+                [task.source, file.name, file.url, summary.num_bytes, f"sha256:{summary.sha256}", summary.num_records]
+            )
+    files = [task.documents_url]
+    if quarantined:
+        with storage.atomic_writer(task.quarantine_url) as stream:
+            pq.write_table(pa.Table.from_pylist(quarantined, schema=QUARANTINE_SCHEMA), stream, compression="zstd")
+        files.append(task.quarantine_url)
+    return {
+        "inputs": inputs,
+        "ended": [
+            [stage, reason, counts[stage, reason], sizes[stage, reason]] for stage, reason in sorted(counts, key=str)
+        ],
+        "num_records": sum(row[-1] for row in inputs),
+        "num_kept": counts["kept", None],
+        "num_quarantined": sum(n for (stage, _), n in counts.items() if stage == "quarantine"),
+        "num_changed": num_changed,
+        "files": files,
+    }
+
+
+def _keep(records: Records, file: InputFile, task: ReadTask, end: Any) -> tuple[pa.Table, int]:
+    """The batch's documents that stay, by documents_schema, and how many texts cleaning changed. The rest go to
+    `end`.
+    """
+    documents = records.documents
+    schema = documents_schema(task.near.bands)
+    is_null = pc.is_null(documents["text"])
+    end("filter", "empty.null", pc.sum(is_null).as_py() or 0, 0)
+    documents = documents.filter(pc.invert(is_null))
+    if not documents.num_rows:
+        return schema.empty_table(), 0
+    cleaned = clean(documents["text"].combine_chunks(), task.clean)
+    text = cleaned.text
+    num_bytes = pc.binary_length(text).cast(pa.int64()).to_numpy()
+
+    statistics, words = analyse(text)
+    blank = statistics.num_words == 0
+    verdicts, reasons = judge_all(task.filters, statistics)
+    reason = np.where(blank, 0, verdicts + 1)  # 0: blank, 1: kept, above: reasons[reason - 2]
+    for code in np.unique(reason[reason != 1]):
+        of_code = reason == code
+        name = "empty.blank" if code == 0 else reasons[code - 2]
+        end("filter", name, int(of_code.sum()), int(num_bytes[of_code].sum()))
+    stays = np.flatnonzero(reason == 1)
+    end("kept", None, len(stays), int(num_bytes[stays].sum()))
+
+    rows = pa.array(stays)
+    text = text.take(rows)
+    hashes = exact.content_hashes(text)
+    kept = {
+        "id": _ids(documents.take(rows), file),
+        "text": text,
+        "num_bytes": num_bytes[stays],
+        "content_hash": pa.Array.from_buffers(
+            pa.binary(CONTENT_HASH_BYTES), len(stays), [None, pa.py_buffer(np.ascontiguousarray(hashes, "<u8"))]
+        ),
+        "bands": _bands(words, stays, task.near),
+    }
+    return pa.table(kept, schema=schema), int(np.count_nonzero(cleaned.changed))
+
+
+def _bands(words: Words, stays: np.ndarray, near: NearConfig) -> pa.Array:
+    if not near.enabled or not len(stays):
+        return pa.nulls(len(stays), pa.binary(8 * near.bands))
+    signatures, has_signature = minhash.signatures(words, ngram=near.ngram, num_permutations=near.bands * near.rows)
+    hashes = bands.band_hashes(signatures[stays], bands=near.bands, rows=near.rows)
+    return band_column(hashes, has_signature[stays])
+
+
+def _ids(documents: pa.Table, file: InputFile) -> pa.Array:
+    """Ids as the records give them; where there is none, the file's name and the record's place in it."""
+    ids = documents["id"]
+    if not ids.null_count:
+        return ids.combine_chunks()
+    place = pc.binary_join_element_wise(
+        pa.scalar(file.name, pa.large_string()),
+        pc.cast(documents["record"], pa.large_string()),
+        pa.scalar("#", pa.large_string()),
+    )
+    return pc.coalesce(ids, place).combine_chunks()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """The outcome of the stage."""
+
+    files: tuple[DocumentsFile, ...]
+    inputs: pa.Table
+    """INPUTS_SCHEMA."""
+    ledger: Ledger
+    """Documents that reading kept are `kept` in it, until deduplication moves some."""
+    quarantine_urls: tuple[tuple[str, str], ...]
+    """(source, url) of each unit's quarantined records."""
+    num_changed: int
+
+    @property
+    def num_read(self) -> int:
+        """Records found."""
+        return sum(self.ledger.read_documents.values())
+
+    @property
+    def num_kept(self) -> int:
+        """Documents kept so far."""
+        return sum(file.num_documents for file in self.files)
+
+
+def read_units(config: BuildConfig, found: Inputs) -> list[Unit]:
+    """The stage's units, in the order of (source, name)."""
+    build_url = storage.join(storage.absolute(config.output), ".build")
+    sources = {source.name: source for source in config.sources}
+    units = []
+    for group in group_inputs(found.files):
+        source = sources[group[0].source]
+        filters = tuple(resolved_filters(config, source))
+        fields = Fields(text=source.text, id=source.id)
+        settings: list[Any] = [
+            [[file.name, file.url, file.num_bytes, file.identity] for file in group],
+            [source.name, source.format, dataclasses.asdict(fields), dataclasses.asdict(config.clean)],
+            [[name, dataclasses.asdict(chosen)] for name, chosen in filters],
+            [config.dedup.near.enabled, config.dedup.near.ngram, config.dedup.near.bands, config.dedup.near.rows],
+        ]
+        key = fingerprint(["read", FORMAT, *settings])
+        task = ReadTask(
+            source=source.name,
+            files=tuple(group),
+            format=source.format,
+            fields=fields,
+            clean=config.clean,
+            filters=filters,
+            near=config.dedup.near,
+            documents_url=storage.join(build_url, "read", f"{short(key)}.parquet"),
+            quarantine_url=storage.join(build_url, "read", f"{short(key)}.quarantine.parquet"),
+        )
+        more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+        size = sum(file.num_bytes for file in group)
+        units.append(Unit(key=key, label=f"{source.name}: {group[0].name}{more}", task=task, num_bytes=size))
+    return units
+
+
+def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
+    """Read every file. UserError when a source has more bad records than its budget."""
+    units = read_units(config, found)
+    results = runtime.run("read", read_documents, units)
+    priorities = {source.name: source.priority for source in config.sources}
+    ledger = Ledger()
+    files, inputs, quarantine_urls = [], [], []
+    first_document = 0
+    for unit, result in zip(units, results, strict=True):
+        source = unit.task.source
+        ledger.read(source, result["num_records"], sum(size for *_, size in result["ended"]))
+        for stage, reason, num_documents, num_bytes in result["ended"]:
+            ledger.end(source, stage, reason, num_documents, num_bytes)
+        files.append(
+            DocumentsFile(
+                key=unit.key,
+                url=unit.task.documents_url,
+                source=source,
+                priority=priorities[source],
+                num_documents=result["num_kept"],
+                first_document=first_document,
+            )
+        )
+        first_document += result["num_kept"]
+        inputs += result["inputs"]
+        if result["num_quarantined"]:
+            quarantine_urls.append((source, unit.task.quarantine_url))
+    ledger.check()
+    columns = zip(*inputs, strict=True) if inputs else [[] for _ in INPUTS_SCHEMA]
+    return Read(
+        files=tuple(files),
+        inputs=pa.table(dict(zip(INPUTS_SCHEMA.names, map(list, columns), strict=True)), schema=INPUTS_SCHEMA),
+        ledger=ledger,
+        quarantine_urls=tuple(quarantine_urls),
+        num_changed=sum(result["num_changed"] for result in results),
+    )
+
+
+def publish_quarantine(root: str, version: str, urls: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+    """Copy quarantined records to their place under `<root>/quarantine/<version>/`, a file a unit that has any; yield
+    each record.
+
+    Files that an earlier, unfinished run of this version left there go first.
+    """
+    folder = storage.join(root, "quarantine", version)
+    written = []
+    for number, (source, url) in enumerate(urls):
+        written.append(storage.join(folder, f"{source}-{number:06d}.parquet"))
+        storage.write_bytes(written[-1], storage.read_bytes(url))
+        yield from read_columns(url).to_pylist()
+    for stale in list_or_none(folder):
+        if stale not in written:
+            storage.delete(stale)
+
+
+def list_or_none(folder: str) -> list[str]:
+    """Urls of the objects in a folder that may not exist."""
+    try:
+        return [info.url for info in storage.list_objects(folder)]
+    except FileNotFoundError:
+        return []
+
+
+def check_budget(ledger: Ledger, budget_fraction: float, where: str) -> None:
+    """Stop the build when a source has more bad records than allowed.
+
+    Allowed are `budget_fraction` of its records, and MIN_BUDGET_RECORDS where that is more and the fraction is not 0.
+
+    Raises:
+        UserError: with the three commonest reasons, and where every record can be seen.
+    """
+    for source in sorted(ledger.read_documents):
+        num_read, num_bad = ledger.read_documents[source], ledger.documents(source, "quarantine")
+        allowed = max(int(budget_fraction * num_read), MIN_BUDGET_RECORDS if budget_fraction else 0)
+        if num_bad > allowed:
+            reasons = Counter(
+                {
+                    reason: n
+                    for (s, stage, reason), n in ledger.ended_documents.items()
+                    if (s, stage) == (source, "quarantine")
+                }
+            )
+            commonest = ", ".join(f"{reason} {n:,}" for reason, n in reasons.most_common(3))
+            raise UserError(
+                f"bad_records.budget_fraction: source {source} has {num_bad:,} unreadable of {num_read:,} records,"
+                f" {allowed:,} are allowed ({commonest}): see {where}, then mend the files or raise the budget"
+            )

@@ -1,0 +1,94 @@
+"""The data set's tokenizer: a given one, or one trained on what was kept; either way copied beside the data under its
+sha256.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from manifests import storage
+from manifests.canonical import fingerprint
+from pipeline.config import TokenizerConfig
+from pipeline.documents import open_parquet
+from pipeline.identity import identities
+from pipeline.runtime import Runtime, Summary, Unit
+from pipeline.stages.deduplicate import DocumentsFile, Dropped, kept_rows
+from pipeline.tokenization import Tokenizer, read_tokenizer, read_tokenizer_file, train_tokenizer
+
+FORMAT = 1
+MAX_TRAINING_BYTES = 100_000_000
+"""Text a tokenizer learns from at most: merges hardly change past it, and it is held in memory, about 12 times over,
+while training.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTask:
+    """Train a tokenizer on a sample of the kept documents."""
+
+    files: tuple[DocumentsFile, ...]
+    dropped_url: str
+    fraction: float
+    """Share of the documents to learn from."""
+    seed: int
+    vocab_size: int
+    folder: str
+    """Where tokenizers lie: `<root>/tokenizers`."""
+
+
+def train(task: TrainTask) -> Summary:
+    """Write the trained tokenizer.json under its sha256."""
+    keys, texts = [], []
+    for file in task.files:
+        kept = kept_rows(task.dropped_url, file)
+        with open_parquet(file.url) as parquet:
+            start = 0
+            for group in range(parquet.num_row_groups):
+                table = parquet.read_row_group(group, columns=["id", "text", "content_hash"])
+                own = identities(task.seed, file.source, table["id"].to_pylist(), table["content_hash"].to_pylist())
+                # The draw for repeats serves as the sample's: both only ask for a fraction that nothing else depends
+                # on.
+                chosen = kept[start : start + table.num_rows] & (own.repeat_draws < task.fraction)
+                start += table.num_rows
+                keys.append(own.keys[chosen])
+                texts += table["text"].filter(pa.array(chosen)).to_pylist()
+    # In key order, so that neither the listing nor the cutting into units decides how equal merges are ranked.
+    both = np.concatenate([np.empty((0, 2), np.uint64), *keys])
+    order = np.lexsort((both[:, 1], both[:, 0]))
+    data = train_tokenizer([texts[i] for i in order], task.vocab_size)
+    tokenizer = read_tokenizer(data)
+    url = storage.join(task.folder, f"{tokenizer.sha256}.json")
+    storage.write_bytes(url, data)
+    return {"url": url, "num_documents": len(texts), "files": [url]}
+
+
+def settle_tokenizer(
+    runtime: Runtime,
+    root: str,
+    files: Sequence[DocumentsFile],
+    dropped: Dropped,
+    num_text_bytes: int,
+    config: TokenizerConfig,
+    seed: int,
+) -> tuple[Tokenizer, str]:
+    """The tokenizer and the url of the data set's own copy of it."""
+    folder = storage.join(root, "tokenizers")
+    if config.path is not None:
+        tokenizer = read_tokenizer(read_tokenizer_file(config.path), eos=config.eos, bos=config.bos)
+        url = storage.join(folder, f"{tokenizer.sha256}.json")
+        storage.write_bytes(url, tokenizer.data)
+        return tokenizer, url
+    assert config.train is not None, "the config holds path or train"
+    task = TrainTask(
+        files=tuple(files),
+        dropped_url=dropped.url,
+        fraction=min(1.0, MAX_TRAINING_BYTES / max(1, num_text_bytes)),
+        seed=seed,
+        vocab_size=config.train.vocab_size,
+        folder=folder,
+    )
+    key = fingerprint(["tokenizer", FORMAT, dropped.key, seed, task.vocab_size, task.fraction])
+    [trained] = runtime.run("tokenizer", train, [Unit(key=key, label="training", task=task)])
+    return read_tokenizer(storage.read_bytes(trained["url"]), eos=config.eos, bos=config.bos), trained["url"]

@@ -1,0 +1,81 @@
+"""Cleaning: every change of the text happens here; readers and filters never change it.
+
+    texts -> scan: which could change at all -> TRANSFORMS in order, on those only -> texts, and which ones changed
+
+Clean text passes by reference. Cleaning is idempotent: the transforms run until the text stands still (removing a
+joiner can bring a letter and its accent together), and what stands still once stands still for ever. A new transform is
+one file here, one line in TRANSFORMS and one field in the config's CleanConfig.
+"""
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.config import CleanConfig
+from pipeline.transforms import control_characters, newlines, unicode, zero_width
+from pipeline.transforms.scan import flags_of
+from pipeline.transforms.transform import Transform
+
+__all__ = ["TRANSFORMS", "Cleaned", "Transform", "clean", "clean_text"]
+
+# In order: what is removed first can no longer stand between a CR and its LF or a letter and its accent.
+TRANSFORMS: tuple[Transform, ...] = (
+    control_characters.TRANSFORM,
+    newlines.TRANSFORM,
+    zero_width.TRANSFORM,
+    unicode.TRANSFORM,
+)
+# By a text's flags: the transforms it needs. The others stay without work whatever these do, since none brings in a
+# code point that another one looks at.
+_FLAGGED = tuple(
+    tuple(transform for index, transform in enumerate(TRANSFORMS) if flags >> index & 1)
+    for flags in range(1 << len(TRANSFORMS))
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleaned:
+    """`text`: the cleaned texts in the order given, nulls kept. `changed`: bool (n,), whether cleaning changed it."""
+
+    text: pa.LargeStringArray
+    changed: np.ndarray
+
+
+def clean(text: pa.LargeStringArray, settings: CleanConfig) -> Cleaned:
+    """Every text cleaned as `settings` say."""
+    wanted = sum(1 << index for index, one in enumerate(TRANSFORMS) if getattr(settings, one.name) != one.off)
+    flags = flags_of(text, _table()) & np.uint8(wanted)
+    changed = np.zeros(len(text), bool)
+    replacements: list[str] = []
+    suspects = np.flatnonzero(flags)
+    for index, before in zip(suspects, text.take(pa.array(suspects)).to_pylist(), strict=True):
+        after = clean_text(before, _FLAGGED[flags[index]])
+        if after != before:
+            changed[index] = True
+            replacements.append(after)
+    if replacements:
+        text = pc.replace_with_mask(text, pa.array(changed), pa.array(replacements, pa.large_string()))
+    return Cleaned(text=text, changed=changed)
+
+
+def clean_text(text: str, transforms: tuple[Transform, ...] = TRANSFORMS) -> str:
+    """One text through `transforms`, again and again until nothing changes; each further round removes a character."""
+    while True:
+        cleaned = text
+        for transform in transforms:
+            cleaned = transform.apply(cleaned)
+        if cleaned == text:
+            return cleaned
+        text = cleaned
+
+
+@functools.cache
+def _table() -> np.ndarray:
+    """uint8 (0x110000,): bit i is set where TRANSFORMS[i] looks at the code point."""
+    table = np.zeros(0x110000, np.uint8)
+    for index, transform in enumerate(TRANSFORMS):
+        table[np.fromiter(transform.code_points(), np.int64)] |= np.uint8(1 << index)
+    return table

@@ -1,0 +1,101 @@
+"""Bands, candidate pairs, and the choice of bands."""
+
+import datasketch.lsh
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.dedup.bands import band_hashes, candidates, default_bands, probability
+
+
+def pairs(records: list[tuple[int, int]], rank: dict[int, int] | None = None) -> list[list[int]]:
+    """Candidates of (band hash, document) records; rank is the document's number unless given."""
+    hashes, documents = (
+        np.array([hash_ for hash_, _ in records], np.uint64),
+        np.array([d for _, d in records], np.int64),
+    )
+    ranks = np.array([rank[d] if rank else d for _, d in records], np.int64)
+    found: list[list[int]] = candidates(hashes, documents, ranks).tolist()
+    return found
+
+
+def test_band_hashes_never_change() -> None:
+    # Relied on by every version whose band records are stored for the next one to compare with.
+    assert band_hashes(np.arange(8, dtype=np.uint32)[None], bands=2, rows=4).tolist() == [
+        [6974101711787068185, 18044706645882813600]
+    ]
+
+
+def test_a_band_is_equal_where_all_its_rows_are() -> None:
+    one = np.arange(12, dtype=np.uint32)
+    other = one.copy()
+    other[5] = 99
+    hashes = band_hashes(np.stack((one, other)), bands=3, rows=4)
+    assert (hashes[0] == hashes[1]).tolist() == [True, False, True]
+
+
+def test_equal_rows_in_another_band_do_not_meet() -> None:
+    hashes = band_hashes(np.zeros((1, 8), dtype=np.uint32), bands=2, rows=4)
+    assert hashes[0, 0] != hashes[0, 1]
+
+
+def test_more_rows_than_there_are_permutations_are_refused_with_both_numbers() -> None:
+    with pytest.raises(ValueError, match=r"14 bands of 8 rows need 112 permutations.*the signatures have 100"):
+        band_hashes(np.zeros((1, 100), dtype=np.uint32), bands=14, rows=8)
+
+
+def test_a_bucket_is_a_star_around_its_lowest_rank() -> None:
+    assert pairs([(7, 3), (7, 1), (7, 2), (8, 5)]) == [[2, 1], [3, 1]]
+    assert pairs([(7, 3), (7, 1), (7, 2)], rank={3: 0, 1: 1, 2: 2}) == [[1, 3], [2, 3]]
+
+
+def test_a_pair_that_meets_in_two_bands_is_proposed_once() -> None:
+    assert pairs([(7, 1), (7, 2), (9, 2), (9, 1), (11, 1), (11, 1)]) == [[2, 1]]
+
+
+def test_no_records_propose_nothing() -> None:
+    assert candidates(np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64)).shape == (0, 2)
+
+
+def test_a_million_identical_documents_are_a_million_pairs() -> None:
+    num_documents = 1_000_000
+    documents = np.arange(num_documents)
+    found = candidates(np.full(num_documents, 7, np.uint64), documents, documents[::-1])
+    assert len(found) == num_documents - 1
+    assert set(found[:, 1].tolist()) == {num_documents - 1}
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9)), max_size=25), st.permutations(range(10)))
+def test_candidates_are_those_of_a_dictionary_of_buckets_in_any_order(
+    records: list[tuple[int, int]], rank: list[int]
+) -> None:
+    buckets: dict[int, set[int]] = {}
+    for hash_, document in records:
+        buckets.setdefault(hash_, set()).add(document)
+    expected = set()
+    for members in buckets.values():
+        canonical = min(members, key=lambda document: rank[document])
+        expected |= {(member, canonical) for member in members - {canonical}}
+    ranks = dict(enumerate(rank))
+    assert pairs(records, ranks) == [list(pair) for pair in sorted(expected)]
+    assert pairs(records[::-1], ranks) == pairs(records, ranks)
+
+
+def test_the_curve_of_14_bands_of_8_rows() -> None:
+    curve = probability([0.5, 0.7, 0.75, 0.8, 0.85])
+    assert curve.round(3).tolist() == [0.053, 0.565, 0.772, 0.924, 0.988]
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.7, 0.8, 0.9])
+@pytest.mark.parametrize("num_permutations", [16, 64, 112])
+def test_the_chosen_bands_are_those_of_datasketch(threshold: float, num_permutations: int) -> None:
+    theirs = datasketch.lsh._optimal_param(threshold, num_permutations, 0.5, 0.5)
+    assert default_bands(threshold, num_permutations) == theirs
+
+
+@pytest.mark.parametrize(("threshold", "num_permutations"), [(1.5, 112), (-0.1, 112), (float("nan"), 112), (0.8, 0)])
+def test_a_threshold_outside_0_to_1_is_refused(threshold: float, num_permutations: int) -> None:
+    with pytest.raises(ValueError, match=r"within 0\.\.1"):
+        default_bands(threshold, num_permutations)

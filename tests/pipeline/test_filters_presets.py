@@ -1,0 +1,123 @@
+"""What a configuration says, and what the presets do to real and to typical texts."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from kernels_corpus import source_texts
+
+from manifests.errors import UserError
+from pipeline.filters import gopher_quality, judge_all, length, repeated_lines
+from pipeline.filters.presets import PRESETS, resolve
+from pipeline.kernels.text import analyse
+
+
+def kept_fraction(preset: str, texts: list[str]) -> float:
+    verdict, _ = judge_all(resolve(preset), analyse(pa.array(texts, pa.large_string()))[0])
+    return float(np.mean(verdict == 0))
+
+
+def test_a_preset_is_resolved_to_filters_in_order() -> None:
+    assert resolve("gopher") == (
+        ("gopher_quality", gopher_quality.Settings()),
+        ("repeated_lines", repeated_lines.Settings()),
+    )
+
+
+def test_no_filter_is_a_choice_with_a_name_and_without() -> None:
+    assert resolve("none") == resolve([]) == ()
+
+
+def test_names_and_settings_may_be_mixed_in_a_list() -> None:
+    assert resolve(["length", {"gopher_quality": {"min_words": 5, "languages": ["ru"]}}]) == (
+        ("length", length.Settings()),
+        ("gopher_quality", gopher_quality.Settings(min_words=5, languages=("ru",))),
+    )
+
+
+def test_one_mapping_is_its_filters_in_order() -> None:
+    assert resolve({"repeated_lines": None, "length": {"max_chars": 9}}) == (
+        ("repeated_lines", repeated_lines.Settings()),
+        ("length", length.Settings(max_chars=9)),
+    )
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_resolves(name: str) -> None:
+    assert len(resolve(name)) == len(PRESETS[name])
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("documentaton", "filters: no preset is called 'documentaton'; the closest is 'documentation'"),
+        (["gofer_quality"], "filters: no filter is called 'gofer_quality'; the closest is 'gopher_quality'"),
+        ([{"length": {"min_word": 1}}], "filters.length: no setting is called 'min_word'; the closest is 'min_words'"),
+        ([{"length": {"min_words": "ten"}}], "filters.length.min_words is 'ten': give a whole number from 0 up"),
+        ([{"length": {"min_words": True}}], "filters.length.min_words is True: give a whole number from 0 up"),
+        ([{"length": {"min_words": 9, "max_words": 3}}], "filters.length.min_words is 9 and max_words is 3"),
+        ([{"length": 5}], "filters.length is 5: give its settings as"),
+        ([7], "filters: 7 is not a filter"),
+        (["length", {"length": {}}], "filters: length stands twice"),
+        ([{"gopher_quality": {"languages": ["de"]}}], "filters.gopher_quality.languages is ('de',): give a list"),
+        ([{"gopher_quality": {"languages": []}}], "filters.gopher_quality.languages is (): give a list"),
+        (
+            [{"repeated_lines": {"max_duplicate_line_fraction": 30}}],
+            "max_duplicate_line_fraction is 30: give a number from 0 to 1",
+        ),
+        ([{"gopher_quality": {"max_mean_word_chars": float("nan")}}], "max_mean_word_chars is nan: give a number"),
+    ],
+)
+def test_a_mistake_is_named_with_its_remedy(spec: Any, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        resolve(spec)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Спасибо",
+        "OK",
+        "Решено",
+        "Не работает принтер",
+        "reset password pls",
+        "see #12 #14",
+        "Когда починят?..",
+        "печатает не всё…",
+        "Спасибо...",
+    ],
+)
+def test_short_tickets_and_replies_in_both_languages_are_kept(text: str) -> None:
+    assert kept_fraction("tickets", [text]) == 1.0
+    assert kept_fraction("correspondence", [text]) == 1.0
+
+
+@pytest.mark.parametrize("preset", ["documentation", "tickets", "correspondence"])
+def test_a_russian_page_is_kept(preset: str) -> None:
+    page = (
+        "Команда ищет строки, которые соответствуют шаблону, и печатает их. Шаблон задаётся как регулярное выражение.\n"
+    )
+    assert kept_fraction(preset, [page]) == 1.0
+    assert kept_fraction("gopher", [page]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("preset", "source", "at_least"),
+    [
+        ("documentation", "docs/debian_advisories", 0.99),  # 4,570 of 9,110 are Russian
+        ("documentation", "docs/debian_web", 0.99),
+        ("documentation", "docs/bsl_ls_docs", 0.99),
+        ("tickets", "tickets/citizen_requests_ru", 0.99),
+        ("tickets", "tickets/ietf_trackers", 0.99),
+        ("correspondence", "mails/apache_lists", 0.98),
+        ("correspondence", "mails/debian_news", 0.99),
+    ],
+)
+def test_a_preset_keeps_nearly_all_of_a_clean_source(
+    corpus_dir: Path, preset: str, source: str, at_least: float
+) -> None:
+    assert kept_fraction(preset, list(source_texts(corpus_dir, source).values())) >= at_least
