@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-from s3_server import s3_endpoint, s3_root, unreliable_s3  # noqa: F401 - fixtures, for every folder below
+
+from tests.s3_server import s3_endpoint, s3_root, unreliable_s3  # noqa: F401 - fixtures, for every folder below
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

@@ -2,7 +2,7 @@
 
 `s3_root` is a fresh bucket's URL. moto's server in this process serves it; with SHARDMILL_TEST_S3_ENDPOINT (and
 AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) set, a real one does: `../shared/tools/real_s3 start` brings one up and prints
-what to export. To use it: `from s3_server import s3_endpoint, s3_root, unreliable_s3` in a conftest.py.
+what to export. To use it: take the fixtures as arguments: tests/conftest.py has them for every folder.
 """
 
 import contextlib

@@ -105,7 +105,7 @@ def encode_documents(task: EncodeTask) -> Summary:
 
 @lru_cache(maxsize=1)
 def _open(url: str, eos: str | None, bos: str | None, engine: str) -> tuple[Tokenizer, Engines]:
-    """The tokenizer and its engines, once a worker: a vocabulary of 128,000 loads in 1.5 s. The url names the content."""
+    """The tokenizer and its engines, once a worker: 128,000 ids load in 1.5 s. The url names the content."""
     tokenizer = read_tokenizer(storage.read_bytes(url), eos=eos, bos=bos)
     return tokenizer, open_engines(tokenizer, engine)
 

@@ -4,9 +4,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from s3_server import UnreliableS3, client
-
 from manifests.manifest import load
+from tests.s3_server import UnreliableS3, client
 
 Build = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -95,8 +95,10 @@ def test_a_submitted_job_builds_the_same_data_set_as_a_local_run(
 ) -> None:
     sources = [{"name": "mail", "paths": [str(repository / "examples" / "sample" / "mail")]}]
     job = subprocess.run(
-        [*RAY, "job", "submit", "--working-dir", ".", "--"]
-        + ["python", "pipeline/build.py", str(config_file(tmp_path / "job", sources=sources))],
+        [
+            *(*RAY, "job", "submit", "--working-dir", ".", "--"),
+            *("python", "pipeline/build.py", str(config_file(tmp_path / "job", sources=sources))),
+        ],
         cwd=repository,
         env=cluster,
         capture_output=True,

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
-from k8s_rendering import RenderingError, apply_json_patch, find, render
-from k8s_schemas import find_mistakes, load_validators, pod_specs
+
+from tests.k8s.k8s_rendering import RenderingError, apply_json_patch, find, render
+from tests.k8s.k8s_schemas import find_mistakes, load_validators, pod_specs
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 K8S = REPOSITORY / "k8s"

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from loader_datasets import numbered_dataset
-from s3_server import s3_endpoint, s3_root, unreliable_s3
+
+from tests.loader.loader_datasets import numbered_dataset
+from tests.s3_server import s3_endpoint, s3_root, unreliable_s3
 
 __all__ = ["s3_endpoint", "s3_root", "unreliable_s3"]
 

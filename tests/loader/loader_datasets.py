@@ -94,7 +94,7 @@ def write_dataset(
 def numbered_dataset(root: Path | str, sizes: Sequence[int], **options: object) -> str:
     """A data set whose shards hold `sizes` numbered examples."""
     rows = [numbered_rows(number, size) for number, size in enumerate(sizes)]
-    return write_dataset(str(root), rows, **options)  # type: ignore[arg-type]  # the options are write_dataset's own
+    return write_dataset(str(root), rows, **options)
 
 
 def named(first_tokens: Sequence[int]) -> list[tuple[int, int]]:

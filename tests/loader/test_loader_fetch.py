@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from loader_datasets import named, numbered_dataset
-from s3_server import UnreliableS3, client
 
 from loader import Loader
 from loader.cache import CacheError
 from loader.rows import ShardError
+from tests.loader.loader_datasets import named, numbered_dataset
+from tests.s3_server import UnreliableS3, client
 
 Write = Callable[..., str]
 

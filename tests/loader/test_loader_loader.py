@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import torch
 import webdataset
-from loader_datasets import EOS, SEQ_LEN, named, numbered_dataset, write_dataset
 
 from loader import Loader
 from loader.rows import ShardError
 from manifests import ExampleFormat, UserError, load
+from tests.loader.loader_datasets import EOS, SEQ_LEN, named, numbered_dataset, write_dataset
 
 Batch = list[tuple[int, int]]
 
@@ -41,9 +41,9 @@ def global_steps(
     """The global batches: every rank's rows put together in rank order."""
     by_rank = []
     for rank in range(world_size):
-        loader = Loader(manifest, rank=rank, world_size=world_size, **options)  # type: ignore[arg-type]  # Loader's own
+        loader = Loader(manifest, rank=rank, world_size=world_size, **options)
         if state is not None:
-            loader.load_state_dict(state)  # type: ignore[arg-type]  # a state_dict of ours
+            loader.load_state_dict(state)
         by_rank.append(steps_of(loader, num_steps))
         loader.close()
     return [[example for rows in step for example in rows] for step in zip(*by_rank, strict=True)]
@@ -56,7 +56,7 @@ NUM_STEPS = 15
 
 @pytest.fixture(scope="module")
 def unbroken(unequal: str) -> list[Batch]:
-    loader = Loader(unequal, **OPTIONS)  # type: ignore[arg-type]  # Loader's own options
+    loader = Loader(unequal, **OPTIONS)
     batches = []
     for _ in range(NUM_STEPS):
         batches.append(loader.global_batch_examples())
@@ -94,7 +94,7 @@ def test_resuming_on_other_world_sizes_gives_the_literal_rest(unequal: str, unbr
         found = global_steps(unequal, world_size, num_steps, state, micro_batch=2, **OPTIONS)
         assert found == unbroken[done : done + num_steps]
         done += num_steps
-        loader = Loader(unequal, **OPTIONS)  # type: ignore[arg-type]  # Loader's own options
+        loader = Loader(unequal, **OPTIONS)
         for _ in range(done):
             loader.advance()
         state = loader.state_dict()
@@ -103,17 +103,17 @@ def test_resuming_on_other_world_sizes_gives_the_literal_rest(unequal: str, unbr
 
 @pytest.mark.parametrize("done", [12, 13, 14, 26])
 def test_resuming_around_an_epochs_end_goes_on_at_the_next_ones_head(unequal: str, done: int) -> None:
-    loader = Loader(unequal, **OPTIONS)  # type: ignore[arg-type]  # Loader's own options
+    loader = Loader(unequal, **OPTIONS)
     expected = steps_of(loader, done + 14)[done:]
-    before = Loader(unequal, **OPTIONS)  # type: ignore[arg-type]  # Loader's own options
+    before = Loader(unequal, **OPTIONS)
     steps_of(before, done)
-    after = Loader(unequal, **OPTIONS)  # type: ignore[arg-type]  # Loader's own options
+    after = Loader(unequal, **OPTIONS)
     after.load_state_dict(before.state_dict())
     assert steps_of(after, 14) == expected
 
 
 def test_the_state_counts_what_was_advanced_over_not_what_was_prefetched(unequal: str) -> None:
-    loader = Loader(unequal, num_workers=2, **OPTIONS)  # type: ignore[arg-type]  # Loader's own options
+    loader = Loader(unequal, num_workers=2, **OPTIONS)
     batches = iter(loader)
     for _ in range(3):
         next(batches)
@@ -125,7 +125,7 @@ def test_the_state_counts_what_was_advanced_over_not_what_was_prefetched(unequal
 def test_a_loaded_state_takes_effect_at_the_next_iteration_whatever_ran_before(
     unequal: str, unbroken: list[Batch]
 ) -> None:
-    loader = Loader(unequal, **OPTIONS)  # type: ignore[arg-type]  # Loader's own options
+    loader = Loader(unequal, **OPTIONS)
     head = loader.state_dict()
     assert steps_of(loader, 4) == unbroken[:4]
     running = iter(loader)
@@ -136,7 +136,7 @@ def test_a_loaded_state_takes_effect_at_the_next_iteration_whatever_ran_before(
 
 
 def test_without_advance_an_iteration_begins_at_the_same_place(unequal: str, unbroken: list[Batch]) -> None:
-    loader = Loader(unequal, **OPTIONS)  # type: ignore[arg-type]  # Loader's own options
+    loader = Loader(unequal, **OPTIONS)
     for _ in range(2):
         first = next(iter(loader))
         assert named(first["input_ids"][:, 0].tolist()) == unbroken[0]
@@ -245,7 +245,7 @@ def test_what_is_left_over_is_logged_by_rank_0(unequal: str, caplog: pytest.LogC
 def test_a_wrong_request_is_refused_in_one_line(tmp_path: Path, options: dict[str, object], message: str) -> None:
     manifest = numbered_dataset(tmp_path, (7, 3, 12, 5, 9, 1, 8, 11, 4, 10, 6, 2), empty_split=True)
     with pytest.raises(UserError, match=message) as refusal:
-        Loader(manifest, **{"global_batch": 6} | options)  # type: ignore[arg-type]  # wrong on purpose
+        Loader(manifest, **{"global_batch": 6} | options)
     assert "\n" not in str(refusal.value)
 
 

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from loader_datasets import numbered_dataset, numbered_rows, write_dataset
 
 from loader import Loader
 from loader.position import PositionError
 from manifests.errors import UserError
+from tests.loader.loader_datasets import numbered_dataset, numbered_rows, write_dataset
 
 
 def test_the_state_is_this_small_json_object(unequal: str) -> None:

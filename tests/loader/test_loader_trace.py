@@ -7,11 +7,11 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from loader_datasets import numbered_dataset
 
 from loader import Loader
 from loader.__main__ import main
 from manifests import load
+from tests.loader.loader_datasets import numbered_dataset
 
 Capture = pytest.CaptureFixture[str]
 
@@ -26,7 +26,7 @@ def traced(capsys: Capture, manifest: str, *options: str) -> list[dict[str, obje
 def by_step(records: list[dict[str, object]]) -> dict[object, list[object]]:
     steps: dict[object, list[object]] = defaultdict(list)
     for record in records:
-        steps[record["step"]].extend(record["examples"])  # type: ignore[arg-type]  # a list, as the first test shows
+        steps[record["step"]].extend(record["examples"])
     return dict(steps)
 
 

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from manifest_samples import DOCUMENTS, build
 
 from manifests import load
+from tests.manifests.manifest_samples import DOCUMENTS, build
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess:

@@ -1,10 +1,10 @@
 from dataclasses import replace
 
 import pyarrow as pa
-from manifest_samples import DOCUMENTS, FORMAT, Document, build, manifest_of
 
 from manifests import INPUTS_SCHEMA, FunnelRow, Parent, Split, load, read_inputs, render
 from manifests.diff import Change, SetChange, compare
+from tests.manifests.manifest_samples import DOCUMENTS, FORMAT, Document, build, manifest_of
 
 
 def test_a_version_differs_from_itself_in_nothing(tmp_path):

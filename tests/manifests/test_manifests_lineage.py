@@ -2,7 +2,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from manifest_samples import DOCUMENTS, EOS, Document, build
 
 from manifests import (
     INPUTS_SCHEMA,
@@ -22,6 +21,7 @@ from manifests import (
 )
 from manifests.lineage import copies
 from manifests.tables import TableError
+from tests.manifests.manifest_samples import DOCUMENTS, EOS, Document, build
 
 
 def test_a_shard_and_its_lineage_lie_side_by_side():

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from manifest_samples import DOCUMENTS, FORMAT, build, manifest_of
 
 from manifests import (
     CanonicalError,
@@ -22,6 +21,7 @@ from manifests import (
     storage,
 )
 from manifests.manifest import to_bytes
+from tests.manifests.manifest_samples import DOCUMENTS, FORMAT, build, manifest_of
 
 
 def shard(number: int = 0, num_examples: int = 3) -> ShardEntry:

@@ -8,10 +8,10 @@ import sys
 import traceback
 
 import pytest
-from s3_server import client
 
 from manifests import UserError, storage
 from manifests.s3_write import part_num_bytes
+from tests.s3_server import client
 
 CONTENT = bytes(range(241)) * 20_000  # 4.8 MB
 

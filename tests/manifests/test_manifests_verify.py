@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from manifest_samples import DOCUMENTS, FORMAT, build
 
 from manifests import (
     LINEAGE_SCHEMA,
@@ -26,6 +25,7 @@ from manifests import (
     write_shard,
 )
 from manifests.verify import verify_records, verify_shards
+from tests.manifests.manifest_samples import DOCUMENTS, FORMAT, build
 
 FIRST = "shards/train/v1-000000.tar"
 

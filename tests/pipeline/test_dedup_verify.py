@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels_corpus import labelled_revisions, sample_texts, source_texts
 
 from pipeline.dedup.bands import band_hashes, candidates, probability
 from pipeline.dedup.minhash import shingle_sets, signatures
 from pipeline.dedup.verify import jaccard_pairs
 from pipeline.kernels.text import Words, analyse
+from tests.pipeline.kernels_corpus import labelled_revisions, sample_texts, source_texts
 
 
 def words_of(texts: list[str]) -> Words:

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from kernels_corpus import source_texts
 
 from manifests.errors import UserError
 from pipeline.filters import gopher_quality, judge_all, length, repeated_lines
 from pipeline.filters.presets import PRESETS, resolve
 from pipeline.kernels.text import analyse
+from tests.pipeline.kernels_corpus import source_texts
 
 
 def kept_fraction(preset: str, texts: list[str]) -> float:

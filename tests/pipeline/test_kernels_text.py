@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from kernels_corpus import sample_texts
 
 from pipeline.kernels.hashing import word_hash
 from pipeline.kernels.stop_words import STOP_WORDS
 from pipeline.kernels.text import Statistics, Words, analyse
 from pipeline.kernels.unicode_ranges import UNICODE_VERSION
+from tests.pipeline.kernels_corpus import sample_texts
 
 
 def array(texts: Sequence[str]) -> pa.LargeStringArray:

@@ -1,0 +1,139 @@
+"""The model: documents do not see each other, a data set that does not fit is refused, the loss is a sum."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from manifests import Manifest, load
+from tests.trainer.trainer_datasets import TINY_MODEL, VOCAB_SIZE, write_dataset
+from trainer.attention import document_mask
+from trainer.config import ModelConfig
+from trainer.loss import count_labels, token_loss_sum
+from trainer.model import build_model, full_weights, logits_of, num_parameters, plan_model
+from trainer.strict import ConfigError
+
+PACKED = {
+    "document_ids": torch.tensor([[0, 0, 0, 1, 1, 1, 1, 2]]),
+    "position_ids": torch.tensor([[0, 1, 2, 0, 1, 2, 3, 0]]),
+}
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    return load(write_dataset(tmp_path_factory.mktemp("data"))).manifest
+
+
+@pytest.fixture(scope="module")
+def model(manifest: Manifest) -> torch.nn.Module:
+    return build_model(plan_model(ModelConfig(config=TINY_MODEL), manifest), seed=0, first=True).eval()
+
+
+def test_the_mask_lets_a_token_see_its_own_document_up_to_itself() -> None:
+    mask = document_mask(torch.tensor([[0, 0, 1, -1, -1]]))
+    assert mask.shape == (1, 1, 5, 5)
+    assert mask[0, 0].int().tolist() == [
+        [1, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0],
+        [0, 0, 1, 0, 0],
+        [0, 0, 0, 1, 0],
+        [0, 0, 0, 1, 1],
+    ]
+
+
+@torch.no_grad()
+def test_the_second_documents_logits_do_not_change_with_the_first_document(model: torch.nn.Module) -> None:
+    ids = torch.tensor([[5, 6, 7, 20, 21, 22, 23, 40]])
+    other = ids.clone()
+    other[0, :3] = torch.tensor([90, 91, 92])
+    before, after = (logits_of(model, {"input_ids": tokens, **PACKED}) for tokens in (ids, other))
+    assert torch.equal(before[0, 3:], after[0, 3:])
+    assert not torch.equal(before[0, :3], after[0, :3])
+
+
+@torch.no_grad()
+def test_a_packed_document_has_the_logits_it_has_alone(model: torch.nn.Module) -> None:
+    ids = torch.tensor([[5, 6, 7, 20, 21, 22, 23, 40]])
+    packed = logits_of(model, {"input_ids": ids, **PACKED})[0, 3:7]
+    alone = model(input_ids=ids[:, 3:7], use_cache=False).logits[0]
+    torch.testing.assert_close(packed, alone, rtol=1e-5, atol=1e-6)
+
+
+@torch.no_grad()
+def test_padding_gives_finite_logits(model: torch.nn.Module) -> None:
+    batch = {
+        "input_ids": torch.ones(1, 8, dtype=torch.int64),
+        "document_ids": torch.full((1, 8), -1),
+        "position_ids": torch.zeros(1, 8, dtype=torch.int64),
+    }
+    assert bool(torch.isfinite(logits_of(model, batch)).all())
+
+
+def test_random_weights_follow_from_the_seed_alone_and_leave_the_global_generator_alone(manifest: Manifest) -> None:
+    plan = plan_model(ModelConfig(config=TINY_MODEL), manifest)
+    torch.manual_seed(1)
+    expected_draw = torch.rand(1)
+    torch.manual_seed(1)
+    first = full_weights(build_model(plan, seed=7, first=True))
+    assert torch.equal(torch.rand(1), expected_draw)
+    again, other = (full_weights(build_model(plan, seed=seed, first=True)) for seed in (7, 8))
+    name = "model.layers.0.mlp.up_proj.weight"
+    assert torch.equal(first[name], again[name])
+    assert not torch.equal(first[name], other[name])
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_every_rank_counts_the_same_parameters_tied_or_not(manifest: Manifest, tied: bool) -> None:
+    plan = plan_model(ModelConfig(config={**TINY_MODEL, "tie_word_embeddings": tied}), manifest)
+    models = [build_model(plan, seed=0, first=first) for first in (True, False)]
+    assert full_weights(models[0]).keys() == full_weights(models[1]).keys()
+    assert ("lm_head.weight" in full_weights(models[0])) is not tied
+    assert num_parameters(models[0]) == num_parameters(models[1])
+
+
+def test_without_a_model_a_small_llama_for_the_tokenizer_is_planned_and_said(manifest: Manifest) -> None:
+    plan = plan_model(ModelConfig(), manifest)
+    assert (plan.config.model_type, plan.config.vocab_size, plan.config.eos_token_id) == ("llama", VOCAB_SIZE, 1)
+    assert plan.words == (
+        "random weights, a small Llama-shaped model for this tokenizer of 101 tokens"
+        " (give model.path to fine-tune a real one)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"vocab_size": 100}, "model: its vocabulary has 100 entries and the manifest's tokenizer 101;"),
+        ({"max_position_embeddings": 16}, "model: it knows 16 positions and the manifest's examples have 32 tokens;"),
+        ({"model_type": "lama"}, "model.config: transformers refuses model_type 'lama'"),
+        ({"model_type": "mistral", "sliding_window": 8}, "with window 8 is not supported at seq_len 32"),
+    ],
+)
+def test_a_model_that_does_not_fit_the_data_is_refused_with_both_values(
+    manifest: Manifest, keys: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan_model(ModelConfig(config={**TINY_MODEL, **keys}), manifest)
+    assert message in str(caught.value)
+
+
+def test_a_missing_model_directory_is_named(manifest: Manifest, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"model\.path: .*/none does not exist"):
+        plan_model(ModelConfig(path=str(tmp_path / "none")), manifest)
+
+
+def test_the_loss_is_a_sum_over_labelled_tokens_only() -> None:
+    logits = torch.zeros(2, 3, 7)
+    labels = torch.tensor([[1, -100, 2], [-100, -100, -100]])
+    assert float(token_loss_sum(logits, labels)) == pytest.approx(2 * math.log(7))
+    assert count_labels(labels) == 2
+
+
+def test_a_batch_of_filler_has_no_loss_and_no_gradient() -> None:
+    logits = torch.randn(1, 3, 7, requires_grad=True)
+    loss = token_loss_sum(logits, torch.full((1, 3), -100))
+    loss.backward()
+    assert float(loss.detach()) == 0.0
+    assert logits.grad is not None
+    assert not logits.grad.any()

@@ -1,0 +1,53 @@
+"""A run put together, stopped inside a validation, and put together again."""
+
+from pathlib import Path
+
+from manifests import load
+from tests.trainer.trainer_datasets import TINY_MODEL, write_dataset
+from trainer.config import ModelConfig, TrainConfig, ValidationConfig
+from trainer.facts import StepFacts
+from trainer.journal import read_rows
+from trainer.parallel import process_group
+from trainer.progress import Progress
+from trainer.run import prepare
+from trainer.signals import StopSignal
+
+
+def test_a_validation_cut_short_by_a_signal_is_made_up_for_on_resume(tmp_path: Path) -> None:
+    dataset = load(write_dataset(tmp_path / "data"))
+    config = TrainConfig(
+        model=ModelConfig(config=TINY_MODEL),
+        output=str(tmp_path / "run"),
+        steps=4,
+        validation=ValidationConfig(every_steps=2),
+    )
+    facts = StepFacts(
+        step=2,
+        loss=4.5,
+        lr=1e-3,
+        grad_norm=0.5,
+        num_tokens=200,
+        tokens_in_batch=256,
+        examples_consumed=16,
+        batch_digest="sha256:00",
+        seconds=0.5,
+        data_wait_s=0.1,
+        applied=True,
+        num_skipped=0,
+    )
+    stop = StopSignal()
+    with process_group() as ranks:
+        stopped = prepare(config, dataset, ranks)
+        stopped.progress = Progress(step=2, examples_consumed=16)
+        stop.name = "SIGTERM"
+        assert not stopped.conclude(facts, stop)
+        stopped.close()
+        assert read_rows(tmp_path / "run" / "metrics.jsonl") == []
+
+        resumed = prepare(config, dataset, ranks)
+        assert resumed.unvalidated == facts
+        assert resumed.conclude(resumed.unvalidated, StopSignal())
+        resumed.close()
+    (row,) = read_rows(tmp_path / "run" / "metrics.jsonl")
+    assert (row["step"], row["loss"]) == (2, 4.5)
+    assert 80 < row["validation_perplexity"] < 120

@@ -1,0 +1,113 @@
+"""Run by torchrun: full gradients, loss and norm of one step, for several meshes and cuts of the same global batch.
+
+    torchrun ... --module tests.trainer.trainer_gradient_worker OUT REPLICATE:MICRO_BATCH ...
+
+Rank 0 writes to OUT, by case, what test_trainer_gradients.py compares with a model that knows nothing of ranks.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.fsdp import FSDPModule
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.trainer.trainer_gradient_batch import NUM_EXAMPLES, make_model, make_rows
+from trainer.config import MeshConfig
+from trainer.loss import count_labels
+from trainer.model import full_weights, spread_weights
+from trainer.parallel import Ranks, make_mesh, process_group, shard_model
+from trainer.step import train_step
+
+Gradients = dict[str, torch.Tensor]
+
+
+class Recorder(torch.optim.SGD):
+    """An optimizer that notes the whole gradients it is given, and moves nothing."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__(model.parameters(), lr=0.0)
+        self._model = model
+        self.gradients: Gradients = {}
+
+    def step(self, *_: Any) -> None:  # type: ignore[override]  # it never gets a closure
+        for name, parameter in self._model.named_parameters():
+            self.gradients[name] = parameter.grad.full_tensor()
+
+
+class AllReduceCounter(TorchDispatchMode):
+    """Counts the all-reduces of this process, those of autograd's backward included."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += func.__name__.startswith(("allreduce", "all_reduce"))
+        return func(*args, **(kwargs or {}))
+
+
+def run_case(ranks: Ranks, replicate: int, micro_batch: int) -> dict[str, Any]:
+    model = make_model(first=ranks.is_first)
+    weights = full_weights(model)
+    sharded = shard_model(model, make_mesh(MeshConfig(replicate=replicate), ranks), "fp32")
+    spread_weights(sharded, weights, ranks)
+    rows, share = make_rows(), NUM_EXAMPLES // ranks.world_size
+    mine = range(ranks.rank * share, (ranks.rank + 1) * share, micro_batch)
+    micro_batches = [{name: column[i : i + micro_batch] for name, column in rows.items()} for i in mine]
+    recorder = Recorder(model)
+    with AllReduceCounter() as exchange:
+        result = train_step(
+            model,
+            recorder,
+            micro_batches,
+            num_tokens=count_labels(rows["labels"]),
+            rate=0.0,
+            clip_norm=None,
+            device=ranks.device,
+        )
+    norm = torch.linalg.vector_norm(torch.stack([gradient.norm() for gradient in recorder.gradients.values()]))
+    return {
+        "loss": result.loss,
+        "norms": ranks.gather(result.grad_norm),
+        "norm_of_gathered": float(norm),
+        "gradients": recorder.gradients,
+        "all_reduces": exchange.count,
+        "groups": sum(isinstance(module, FSDPModule) for module in model.modules()),
+    }
+
+
+def nan_on_the_last_rank(ranks: Ranks) -> list[bool]:
+    """Whether each rank applied a step in which only the last one met a loss that is no number."""
+    model = make_model(first=ranks.is_first)
+    weights = full_weights(model)
+    sharded = shard_model(model, make_mesh(MeshConfig(), ranks), "fp32")
+    spread_weights(sharded, weights, ranks)
+    rows = make_rows()
+    share = NUM_EXAMPLES // ranks.world_size
+    batch = {name: column[ranks.rank * share : (ranks.rank + 1) * share] for name, column in rows.items()}
+    if ranks.rank == ranks.world_size - 1:
+        norm = model.get_submodule("model.norm")
+        norm.register_forward_hook(lambda *arguments: arguments[-1] * float("nan"))
+    optimizer = Recorder(model)
+    result = train_step(
+        model, optimizer, [batch], num_tokens=count_labels(rows["labels"]), rate=0.0, clip_norm=1.0, device=ranks.device
+    )
+    return ranks.gather(result.applied)
+
+
+def main() -> None:
+    target, *cases = sys.argv[1:]
+    with process_group() as ranks:
+        results: dict[str, Any] = {}
+        for case in cases:
+            replicate, micro_batch = map(int, case.split(":"))
+            results[case] = run_case(ranks, replicate, micro_batch)
+        applied = nan_on_the_last_rank(ranks)
+        if ranks.is_first:
+            torch.save({"cases": results, "applied": applied}, Path(target))
+
+
+if __name__ == "__main__":
+    main()

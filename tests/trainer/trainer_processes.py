@@ -1,0 +1,66 @@
+"""Runs of the real command in real processes, which tests watch, kill and start again."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.trainer.trainer_datasets import TINY_MODEL
+from trainer.journal import read_rows
+
+TRAIN = Path(__file__).resolve().parents[2] / "trainer" / "train.py"
+# What a resumed run must repeat to the last bit; the other figures are times.
+EXACT = ("step", "loss", "lr", "grad_norm", "num_tokens", "examples_consumed", "batch_digest", "validation_loss")
+
+
+class TrainingProcess:
+    """torchrun (or plain python for one rank) on a tiny model; its output is read line by line."""
+
+    def __init__(self, manifest: str, output: Path, *settings: str, ranks: int = 1) -> None:
+        launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if ranks > 1 else []
+        model = [f"model.config.{name}={str(value).lower()}" for name, value in TINY_MODEL.items()]
+        options = [option for text in [*model, f"output={output}", *settings] for option in ("--set", text)]
+        self.lines: list[str] = []
+        self._process = subprocess.Popen(
+            [sys.executable, *launch, str(TRAIN), "--manifest", manifest, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            start_new_session=True,
+        )
+
+    def wait_for(self, start: str) -> str:
+        """The first line from now on that begins with `start`."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.lines.append(line.rstrip("\n"))
+            if line.startswith(start):
+                return self.lines[-1]
+        raise AssertionError(f"no line begins with {start!r}:\n" + "\n".join(self.lines))
+
+    def finish(self) -> int:
+        """Read to the end; the exit code."""
+        assert self._process.stdout is not None
+        self.lines.extend(line.rstrip("\n") for line in self._process.stdout)
+        return self._process.wait()
+
+    def send(self, number: signal.Signals) -> int:
+        """Send a signal to the launcher and all ranks, as a scheduler or a terminal does; the launcher's exit code."""
+        os.killpg(self._process.pid, number)
+        return self.finish()
+
+
+def complete(manifest: str, output: Path, *settings: str, ranks: int = 1) -> TrainingProcess:
+    """A run to its end."""
+    process = TrainingProcess(manifest, output, *settings, ranks=ranks)
+    assert process.finish() == 0, "\n".join(process.lines)
+    return process
+
+
+def figures(output: Path, names: Sequence[str] = EXACT) -> list[dict[str, Any]]:
+    """The exact figures of each step, in the file's order."""
+    return [{name: row.get(name) for name in names} for row in read_rows(output / "metrics.jsonl")]

@@ -1,0 +1,58 @@
+"""The trained model as one Hugging Face directory that `transformers` loads with equal logits."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+from manifests import storage
+from manifests.manifest import Dataset
+from trainer.model import ModelPlan, build_model
+from trainer.parallel import Ranks
+
+
+def export(model: nn.Module, plan: ModelPlan, dataset: Dataset, target: Path, ranks: Ranks) -> None:
+    """Collective. Writes `target` whole or not at all: fp32 safetensors, config, tokenizer, and where it came from.
+
+    Gathers the full weights in rank 0's host memory: 4 bytes a parameter.
+    """
+    weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+    if ranks.is_first:
+        unfinished = target.with_name(target.name + ".tmp")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        _write(weights, plan, dataset, unfinished)
+        shutil.rmtree(target, ignore_errors=True)
+        unfinished.rename(target)
+    torch.distributed.barrier()
+
+
+def _write(weights: dict[str, Any], plan: ModelPlan, dataset: Dataset, folder: Path) -> None:
+    # A whole module with untouched memory gives the names, the ties and the config; the weights come from the shards.
+    skeleton = build_model(plan, seed=0, first=False)
+    # assign: the gathered tensors themselves become the parameters, so memory holds them once.
+    skeleton.load_state_dict(weights, assign=True)
+    skeleton.tie_weights()
+    skeleton.save_pretrained(folder)
+    manifest = dataset.manifest
+    tokenizer = storage.read_bytes(dataset.resolve(manifest.tokenizer.path))
+    (folder / "tokenizer.json").write_bytes(tokenizer)
+    settings = _tokenizer_settings(json.loads(tokenizer), manifest.tokenizer.eos_id, manifest.tokenizer.bos_id)
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    origin = {"name": manifest.name, "version": manifest.version, "digest": manifest.digest}
+    (folder / "shardmill.json").write_text(json.dumps({"trained_on": origin}, indent=2) + "\n", "utf-8")
+
+
+def _tokenizer_settings(tokenizer: dict[str, Any], eos_id: int, bos_id: int | None) -> dict[str, Any]:
+    """tokenizer_config.json, which names the special tokens that tokenizer.json only numbers."""
+    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    for name, token_id in (("eos_token", eos_id), ("bos_token", bos_id)):
+        content = [token["content"] for token in tokenizer.get("added_tokens", ()) if token["id"] == token_id]
+        if content:
+            settings[name] = content[0]
+    return settings

@@ -1,0 +1,38 @@
+"""What is known about one finished step; metrics are made from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationResult:
+    """Over every validation example: mean loss in nats a labelled token, its exponential, and the tokens counted."""
+
+    loss: float
+    perplexity: float
+    num_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepFacts:
+    """One step, over all ranks; times are rank 0's.
+
+    loss: nats a labelled token, before the update. grad_norm: before clipping. num_tokens: labelled tokens.
+    tokens_in_batch: global_batch * seq_len. seconds: data wait included, validation and checkpoints not.
+    applied: False where loss or norm was not finite and the weights stayed. validation: where it was this step's turn.
+    """
+
+    step: int
+    loss: float
+    lr: float
+    grad_norm: float
+    num_tokens: int
+    tokens_in_batch: int
+    examples_consumed: int
+    batch_digest: str
+    seconds: float
+    data_wait_s: float
+    applied: bool
+    num_skipped: int
+    validation: ValidationResult | None = None

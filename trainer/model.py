@@ -1,0 +1,173 @@
+"""The model: a Hugging Face directory, or random weights from a config, or a small Llama for a first try."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers.initialization import no_init_weights
+from transformers.utils.logging import disable_progress_bar
+
+from manifests.canonical import derived_seed
+from manifests.manifest import Manifest
+from trainer.attention import document_mask
+from trainer.config import ModelConfig
+from trainer.parallel import Ranks, load_full_weights
+from trainer.strict import ConfigError
+
+# Small enough that a laptop makes several steps a second, large enough that the loss falls visibly within minutes.
+SMALL_LLAMA: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": 128,
+    "intermediate_size": 384,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "tie_word_embeddings": True,
+}
+
+
+# Bars redraw a line; in the log of a cluster job each redrawing is a line of its own.
+disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers annotates a part of its functions
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelPlan:
+    """What will be built. `words` is the line a person reads."""
+
+    config: PretrainedConfig
+    weights: Path | None
+    words: str
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """The config's keys, defaults filled in; where it was read from and by which transformers left out."""
+        keys: dict[str, Any] = json.loads(self.config.to_json_string(use_diff=False))
+        return {name: value for name, value in keys.items() if not name.startswith(("_", "transformers_version"))}
+
+
+def plan_model(config: ModelConfig, manifest: Manifest) -> ModelPlan:
+    """The architecture for this data set. Raises ConfigError where model and data set do not fit."""
+    vocab_size, seq_len = manifest.tokenizer.vocab_size, manifest.example.seq_len
+    if config.path is not None:
+        weights: Path | None = Path(config.path)
+        architecture = _read_config(Path(config.path), "model.path")
+        words = f"weights from {config.path}"
+    else:
+        weights = None
+        if isinstance(config.config, str):
+            architecture = _read_config(Path(config.config), "model.config")
+            words = f"random weights, architecture from {config.config}"
+        else:
+            given = SMALL_LLAMA if config.config is None else config.config
+            defaults = {"model_type": "llama", "vocab_size": vocab_size, "max_position_embeddings": seq_len}
+            architecture = _from_keys({**defaults, **given})
+            words = (
+                f"random weights, {given.get('model_type', 'llama')} of model.config"
+                if config.config is not None
+                else f"random weights, a small Llama-shaped model for this tokenizer of {vocab_size:,} tokens"
+                " (give model.path to fine-tune a real one)"
+            )
+    _check(architecture, vocab_size, seq_len)
+    architecture.eos_token_id = manifest.tokenizer.eos_id
+    architecture.bos_token_id = manifest.tokenizer.bos_id
+    return ModelPlan(config=architecture, weights=weights, words=words)
+
+
+def _read_config(path: Path, where: str) -> PretrainedConfig:
+    if not path.exists():
+        raise ConfigError(f"{where}: {path} does not exist; give a Hugging Face directory or a config.json")
+    file = path / "config.json" if path.is_dir() else path
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{where}: cannot read {file}: {error}") from error
+    return _from_keys(values)
+
+
+def _from_keys(values: dict[str, Any]) -> PretrainedConfig:
+    keys = dict(values)
+    model_type = keys.pop("model_type", None)
+    try:
+        return AutoConfig.for_model(model_type, **keys)
+    except ValueError as error:
+        reason = str(error).splitlines()[0][:200]
+        raise ConfigError(f"model.config: transformers refuses model_type {model_type!r}: {reason}") from error
+
+
+def _check(config: PretrainedConfig, vocab_size: int, seq_len: int) -> None:
+    if config.vocab_size < vocab_size:
+        raise ConfigError(
+            f"model: its vocabulary has {config.vocab_size} entries and the manifest's tokenizer {vocab_size};"
+            " build the data set with the model's own tokenizer"
+        )
+    longest = getattr(config, "max_position_embeddings", None)
+    if longest is not None and longest < seq_len:
+        raise ConfigError(
+            f"model: it knows {longest} positions and the manifest's examples have {seq_len} tokens;"
+            " build with example.seq_len at most that, or raise max_position_embeddings"
+        )
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    window = getattr(config, "sliding_window", None)
+    if (kinds != {"full_attention"} or window is not None) and (window is None or window < seq_len):
+        raise ConfigError(
+            f"model: attention of kind {', '.join(sorted(kinds))} with window {window} is not supported at seq_len"
+            f" {seq_len}: the document mask is for full attention. Set sliding_window to null or shorten the examples"
+        )
+
+
+def build_model(plan: ModelPlan, *, seed: int, first: bool) -> PreTrainedModel:
+    """The whole model on CPU in fp32. Only where `first` do the weights mean anything.
+
+    Other ranks get the same module with memory that is reserved and not touched, so eight ranks on a node do not hold
+    eight copies; load_full_weights sends them their part. Random weights follow from the seed, not the world size.
+    """
+    if not first:
+        with no_init_weights():
+            model = _from_config(plan.config)
+        # Skipping the weights skips the tie as well, and the ranks would disagree about how many parameters there are.
+        model.tie_weights()
+        return model
+    if plan.weights is not None:
+        return AutoModelForCausalLM.from_pretrained(
+            plan.weights, config=plan.config, dtype=torch.float32, attn_implementation="sdpa", local_files_only=True
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived_seed("weights", seed))
+        return _from_config(plan.config)
+
+
+def _from_config(config: PretrainedConfig) -> PreTrainedModel:
+    make: Any = AutoModelForCausalLM.from_config  # transformers leaves it unannotated
+    return make(config, dtype=torch.float32, attn_implementation="sdpa")
+
+
+def num_parameters(model: nn.Module) -> int:
+    """Parameters, a tied one counted once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def full_weights(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Parameter name -> the tensor itself, a tied one once; taken before sharding replaces them."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def spread_weights(model: FSDPModule, full: dict[str, torch.Tensor], ranks: Ranks) -> None:
+    """Rank 0's `full` weights into every rank's shard."""
+    load_full_weights(model, full if ranks.is_first else None, ranks)  # type: ignore[arg-type]  # an FSDPModule is a Module
+
+
+def logits_of(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """(rows, seq_len, vocab) logits of a loader batch on the model's device; no token sees another document."""
+    return model(
+        input_ids=batch["input_ids"],
+        attention_mask=document_mask(batch["document_ids"]),
+        position_ids=batch["position_ids"],
+        use_cache=False,
+    ).logits

@@ -1,0 +1,146 @@
+"""Ranks, the device mesh, and FSDP2 over it: one code path for gloo on CPU and NCCL on CUDA."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+
+from manifests.errors import UserError
+from trainer.config import MeshConfig
+from trainer.strict import ConfigError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """Who this process is among all of them, as torchrun says; alone, it is rank 0 of 1."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+    device: torch.device
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    def sum(self, values: Sequence[int]) -> list[int]:
+        """Whole numbers summed over all ranks, through host memory: no wait for the GPU."""
+        tensor = torch.tensor(values, dtype=torch.int64)
+        dist.all_reduce(tensor)
+        return [int(value) for value in tensor]
+
+    def share(self, value: Any) -> Any:
+        """Rank 0's value on every rank; what other ranks pass is ignored."""
+        box = [value if self.is_first else None]
+        dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
+        return box[0]
+
+    def decide(self, choose: Callable[[], T]) -> T:
+        """On every rank what `choose` returns on rank 0, which alone calls it; its UserError is raised on all."""
+        outcome: tuple[T | None, UserError | None] = (None, None)
+        if self.is_first:
+            try:
+                outcome = (choose(), None)
+            except UserError as error:
+                outcome = (None, error)
+        value, failure = self.share(outcome)
+        if failure is not None:
+            raise failure
+        return cast(T, value)
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every rank's value, in rank order, on every rank."""
+        values: list[Any] = [None] * self.world_size
+        dist.all_gather_object(values, value)
+        return values
+
+
+@contextmanager
+def process_group() -> Iterator[Ranks]:
+    """Join the ranks torchrun started (or be the only one) and leave them at the end."""
+    rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    if torch.cuda.is_available():
+        device = torch.device("cuda", local_rank)
+        torch.cuda.set_device(device)
+        # gloo stays beside NCCL for the small host-side exchanges: counts, flags, file lists.
+        backend = "cpu:gloo,cuda:nccl"
+    else:
+        device, backend = torch.device("cpu"), "gloo"
+    alone = None if "RANK" in os.environ else dist.HashStore()  # type: ignore[attr-defined]  # public, missing from torch's stubs
+    dist.init_process_group(backend, store=alone, rank=rank, world_size=world_size)
+    try:
+        yield Ranks(rank=rank, local_rank=local_rank, world_size=world_size, device=device)
+    finally:
+        dist.destroy_process_group()
+
+
+def make_mesh(config: MeshConfig, ranks: Ranks) -> DeviceMesh:
+    """The (replicate, shard) mesh as FSDP2 wants it. Raises ConfigError when the grid is not the world."""
+    shard = config.shard if config.shard is not None else ranks.world_size // config.replicate
+    if config.replicate * shard != ranks.world_size:
+        raise ConfigError(
+            f"mesh: replicate {config.replicate} x shard {shard} is {config.replicate * shard} ranks and torchrun"
+            f" started {ranks.world_size}; make the product equal"
+        )
+    mesh = init_device_mesh(ranks.device.type, (config.replicate, shard), mesh_dim_names=("replicate", "shard"))
+    # One copy: the flat mesh is plain FSDP; the 2-D one would add an all-reduce among one rank to every step.
+    return mesh if config.replicate > 1 else mesh["shard"]
+
+
+def shard_model(model: nn.Module, mesh: DeviceMesh, precision: Literal["fp32", "bf16"]) -> FSDPModule:
+    """Split the fp32 weights of `model` (Hugging Face) over `mesh`, in place: one group a block, one for the rest."""
+    compute = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
+    policy = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32)
+    blocks = set(getattr(model, "_no_split_modules", None) or ())
+    for module in model.modules():
+        if type(module).__name__ in blocks:
+            fully_shard(module, mesh=mesh, mp_policy=policy)
+    fully_shard(model, mesh=mesh, mp_policy=policy)
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            # Our loss is already divided by the global token count, so gradients are summed, never averaged. Both
+            # calls act on one module only. A factor of 1.0 alone asks gloo for PREMUL_SUM, which it lacks; without
+            # either, gloo sums where NCCL averages (pytorch#162338).
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)
+    return cast(FSDPModule, model)
+
+
+def exchange_on(model: FSDPModule, *, last: bool) -> None:
+    """Call before each micro-batch's forward. Replicas all-reduce once a step, after the last one.
+
+    Gradients are still reduce-scattered inside a replica each time, so memory holds shards of them, never the whole.
+    """
+    model.set_requires_all_reduce(last)
+    model.set_is_last_backward(last)
+
+
+def load_full_weights(model: nn.Module, full: dict[str, torch.Tensor] | None, ranks: Ranks) -> None:
+    """Fill the sharded `model` from rank 0's `full` weights (parameter name -> CPU tensor; None elsewhere).
+
+    One parameter travels at a time, so no device ever holds more than one of them whole.
+    """
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    for name, parameter in model.named_parameters():
+        assert isinstance(parameter, DTensor)
+        if full is not None:
+            whole = full[name].to(ranks.device)
+        else:
+            whole = torch.empty(parameter.shape, dtype=parameter.dtype, device=ranks.device)
+        dist.broadcast(whole, src=0)
+        with torch.no_grad():
+            # src_data_rank=None: every rank cuts its own piece from what it has just received.
+            parameter.copy_(distribute_tensor(whole, parameter.device_mesh, parameter.placements, src_data_rank=None))

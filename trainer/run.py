@@ -1,0 +1,318 @@
+"""Everything a run holds, put together once: from a config and a data set to a model that stands where it left off."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from loader import Loader
+from manifests.manifest import Dataset
+from trainer import compatibility, rng
+from trainer.checkpoint import Checkpoints, Saved
+from trainer.code_version import code_version
+from trainer.config import TrainConfig
+from trainer.evaluate import ValidationSet, evaluate
+from trainer.facts import StepFacts
+from trainer.journal import Journal, step_line
+from trainer.model import ModelPlan, build_model, full_weights, num_parameters, plan_model, spread_weights
+from trainer.optimizer import make_optimizer
+from trainer.output_lock import OutputLock
+from trainer.parallel import Ranks, make_mesh, shard_model
+from trainer.progress import Progress
+from trainer.schedule import Schedule, scaled_rate, warmup_examples
+from trainer.signals import EXIT_RESUME_ME, StopSignal
+from trainer.stream import StepStream, batch_digest
+from trainer.strict import ConfigError, as_plain
+
+# A first try must make many steps even of a small corpus; a real run states its batch.
+_DEFAULT_GLOBAL_BATCH = 8
+
+
+@dataclass(kw_only=True)
+class Run:
+    """The parts of a run; `progress` is where it stands. Only rank 0 has a journal.
+
+    unvalidated: a step whose validation a signal cut short. began: time.perf_counter() at `first_step`, this process's.
+    """
+
+    config: TrainConfig
+    dataset: Dataset
+    ranks: Ranks
+    output: Path
+    plan: ModelPlan
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    schedule: Schedule
+    loader: Loader
+    stream: StepStream
+    validation: ValidationSet
+    checkpoints: Checkpoints
+    journal: Journal | None
+    lock: OutputLock
+    facts: dict[str, Any]
+    num_steps: int
+    global_batch: int
+    progress: Progress
+    unvalidated: StepFacts | None
+    first_step: int
+    began: float
+    say: Callable[[str], None]
+
+    @property
+    def tokens_in_batch(self) -> int:
+        return self.global_batch * self.dataset.manifest.example.seq_len
+
+    def digest(self, examples: list[tuple[int, int]]) -> str:
+        shards = self.dataset.manifest.splits["train"].shards
+        return batch_digest(examples, [shard.sha256 for shard in shards])
+
+    def _validates_after(self, step: int) -> bool:
+        every = self.config.validation.every_steps
+        return bool(self.validation.num_examples) and (
+            step == self.num_steps or (every is not None and step % every == 0)
+        )
+
+    def conclude(self, facts: StepFacts, stop: StopSignal) -> bool:
+        """Collective: validate where it is the step's turn, and write its row and line.
+
+        False where a signal cut the validation short: the row is then still owed, the checkpoint made here says so, and
+        the resumed run pays it first, so that its metrics are those of a run that was never stopped.
+        """
+        self.unvalidated = None
+        if self._validates_after(facts.step):
+            validation = evaluate(self.model, self.validation, self.ranks, lambda: stop.asked)
+            if validation is None:
+                self.unvalidated = facts
+                self.save()
+                return False
+            facts = replace(facts, validation=validation)
+        if self.journal is not None:
+            self.journal.write(facts)
+            steps_done = max(1, facts.step - self.first_step)
+            seconds_left = (self.num_steps - facts.step) * (time.perf_counter() - self.began) / steps_done
+            self.say(step_line(facts, num_steps=self.num_steps, seconds_left=seconds_left))
+        return True
+
+    def stopped(self, stop: StopSignal) -> int:
+        """The exit code of a run that was asked to stop and has saved."""
+        self.say(
+            f"stopped by {stop.name or 'a signal'} after step {self.progress.step}; the same command resumes there"
+        )
+        return EXIT_RESUME_ME
+
+    def close(self) -> None:
+        self.loader.close()
+        if self.journal is not None:
+            self.journal.close()
+        self.lock.release()
+
+    def save(self) -> None:
+        """Collective: a checkpoint of where the run stands, its metrics made durable first."""
+        if self.journal is not None:
+            self.journal.sync()
+        owed = None if self.unvalidated is None else asdict(self.unvalidated)
+        state = Saved(progress=self.progress, loader=self.loader.state_dict(), facts=self.facts, unvalidated=owed)
+        self.checkpoints.save(self.model, self.optimizer, state)
+
+
+def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
+    """Collective. Builds or resumes; says on rank 0 what it did. Raises UserError where the request cannot be met."""
+    say = _speaker(ranks)
+    _make_deterministic(ranks.device)
+    output = _output_folder(config, dataset)
+    lock = OutputLock(output)
+    ranks.decide(lock.acquire)
+    plan = plan_model(config.model, dataset.manifest)
+    mesh = make_mesh(config.mesh, ranks)
+    loader = _make_loader(config, dataset, ranks)
+    global_batch = loader.state_dict()["global_batch"]
+    config = replace(config, global_batch=global_batch)
+    checkpoints = Checkpoints(output / "checkpoints", config.checkpoint, ranks, say, time.monotonic)
+    facts = _facts(config, dataset, ranks, plan)
+    found = checkpoints.find()
+    saved, folder = found if found is not None else (None, None)
+    notes = compatibility.check(saved.facts, facts) if saved is not None else []
+    if saved is not None:
+        loader.load_state_dict(saved.loader)
+    num_steps = config.steps if config.steps is not None else loader.steps_per_epoch
+
+    _say_data(say, dataset)
+    model: nn.Module = build_model(plan, seed=config.seed, first=ranks.is_first)
+    say(f"model: {num_parameters(model):,} parameters, {plan.words}")
+    weights = full_weights(model)
+    sharded = shard_model(model, mesh, config.precision)
+    spread_weights(sharded, weights, ranks)
+    del weights
+    model.train()
+    optimizer = make_optimizer(model, config.optimizer)
+    rng.seed_all(config.seed, 0, ranks.rank)
+    if found is not None:
+        checkpoints.load(found, model, optimizer, seed=config.seed)
+    progress = saved.progress if saved is not None else Progress()
+    _say_start(say, folder, progress, notes)
+    _say_batch(say, config, loader, dataset, ranks, num_steps)
+
+    return Run(
+        config=config,
+        dataset=dataset,
+        ranks=ranks,
+        output=output,
+        plan=plan,
+        model=model,
+        optimizer=optimizer,
+        schedule=_make_schedule(config, global_batch, num_steps, say),
+        loader=loader,
+        stream=StepStream(loader),
+        validation=ValidationSet(dataset=dataset, micro_batch=config.micro_batch),
+        checkpoints=checkpoints,
+        journal=_open_journal(output, facts, progress) if ranks.is_first else None,
+        lock=lock,
+        facts=facts,
+        num_steps=num_steps,
+        global_batch=global_batch,
+        progress=progress,
+        unvalidated=StepFacts(**saved.unvalidated) if saved is not None and saved.unvalidated is not None else None,
+        first_step=progress.step,
+        began=time.perf_counter(),
+        say=say,
+    )
+
+
+def _speaker(ranks: Ranks) -> Callable[[str], None]:
+    """Prints a line on rank 0 and nothing elsewhere; the loader's notes go the same way."""
+
+    def say(line: str) -> None:
+        if ranks.is_first:
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+
+    notes = logging.getLogger("loader")
+    notes.setLevel(logging.INFO if ranks.is_first else logging.WARNING)
+    if not notes.handlers:
+        handler = logging.StreamHandler(sys.stdout)
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        notes.addHandler(handler)
+        notes.propagate = False
+    return say
+
+
+def _make_deterministic(device: torch.device) -> None:
+    """The same bits every time. On CUDA an operation that has no deterministic form warns, and the run goes on."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=device.type == "cuda")
+    # It would also fill every torch.empty with NaN: a debugging aid that costs a pass over memory.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # missing from torch's stubs
+
+
+def _output_folder(config: TrainConfig, dataset: Dataset) -> Path:
+    output = config.output or f"runs/{dataset.manifest.name}-{dataset.manifest.version}"
+    if "://" in output:
+        raise ConfigError(
+            f"output: {output} is not a folder; give a local or shared one, and checkpoint.remote for copies"
+        )
+    return Path(output)
+
+
+def _make_loader(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Loader:
+    split = dataset.manifest.splits.get("train")
+    if split is None or split.num_examples == 0:
+        raise ConfigError(f"{dataset.url}: its train split holds no examples; build the data set from more text")
+    settings = config.loader
+    return Loader(
+        dataset,
+        split="train",
+        global_batch=config.global_batch or min(_DEFAULT_GLOBAL_BATCH, split.num_examples),
+        rank=ranks.rank,
+        world_size=ranks.world_size,
+        seed=config.seed,
+        micro_batch=config.micro_batch,
+        num_workers=settings.num_workers,
+        cache_dir=settings.cache_dir,
+        cache_bytes=settings.cache_bytes,
+        lanes=settings.lanes,
+        window_shards=settings.window_shards,
+    )
+
+
+def _make_schedule(config: TrainConfig, global_batch: int, num_steps: int, say: Callable[[str], None]) -> Schedule:
+    settings, total = config.schedule, num_steps * global_batch
+    peak = scaled_rate(config.lr, batch=global_batch, reference=settings.reference_batch, rule=settings.scaling)
+    if peak != config.lr:
+        say(
+            f"learning rate {config.lr:g} -> {peak:g}: {settings.scaling} rule, batch {global_batch},"
+            f" reference batch {settings.reference_batch}"
+        )
+    return Schedule(
+        peak=peak,
+        total=total,
+        warmup=warmup_examples(total=total, examples=settings.warmup_examples, fraction=settings.warmup_fraction),
+        shape=settings.shape,
+        floor_fraction=settings.floor_fraction,
+        decay_fraction=settings.decay_fraction,
+    )
+
+
+def _facts(config: TrainConfig, dataset: Dataset, ranks: Ranks, plan: ModelPlan) -> dict[str, Any]:
+    """What a checkpoint says about the run that wrote it."""
+    manifest = dataset.manifest
+    return {
+        "config": as_plain(config),
+        "manifest": {"name": manifest.name, "version": manifest.version, "digest": manifest.digest},
+        "model": plan.architecture,
+        "world_size": ranks.world_size,
+        "code": ranks.decide(code_version),
+    }
+
+
+def _open_journal(output: Path, facts: dict[str, Any], progress: Progress) -> Journal:
+    (output / "run.json").write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return Journal(output / "metrics.jsonl", resumed_step=progress.step)
+
+
+def _say_data(say: Callable[[str], None], dataset: Dataset) -> None:
+    manifest = dataset.manifest
+    digest, seq_len = manifest.digest[:19], manifest.example.seq_len
+    splits = ", ".join(f"{name} {split.num_examples:,}" for name, split in sorted(manifest.splits.items()))
+    say(f"data: {manifest.name} {manifest.version} ({digest}), examples of {seq_len} tokens: {splits}")
+    validation = manifest.splits.get("validation")
+    if validation is None or not validation.num_examples:
+        say("validation: skipped, the manifest has no validation examples")
+
+
+def _say_start(say: Callable[[str], None], folder: Path | None, progress: Progress, notes: list[str]) -> None:
+    if folder is None:
+        say("starting from step 0")
+        return
+    say(f"resumed from {folder}: step {progress.step}, {progress.examples_consumed:,} examples consumed")
+    for note in notes:
+        say(note)
+
+
+def _say_batch(
+    say: Callable[[str], None], config: TrainConfig, loader: Loader, dataset: Dataset, ranks: Ranks, num_steps: int
+) -> None:
+    seq_len, rows = dataset.manifest.example.seq_len, loader.rows_per_step * ranks.world_size
+    filler = rows - loader.state_dict()["global_batch"]
+    say(
+        f"tokens per step: {ranks.world_size} ranks x micro-batch {config.micro_batch} x accumulation"
+        f" {loader.micro_batches_per_step} x seq_len {seq_len} = {rows * seq_len:,}"
+        + (
+            f" ({filler} of the {rows} rows are filler: give ranks x micro_batch that divides global_batch)"
+            if filler
+            else ""
+        )
+    )
+    say(
+        f"steps: {num_steps:,} of {loader.steps_per_epoch:,} an epoch, on {ranks.world_size} x {ranks.device.type},"
+        f" {config.precision}"
+    )

@@ -1,0 +1,160 @@
+"""Train on a manifest: the command, and the loop on one screen.
+
+    torchrun --nproc-per-node 8 trainer/train.py --manifest v3.json [--config train.yaml] [--set key=value]...
+
+Exit codes: 0 done; 1 failed; 2 the request is wrong; 75 stopped by a signal with a checkpoint saved: run it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+# Run as a script, Python puts this folder first, where `config` or `model` would be found as top-level modules.
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from manifests.errors import UserError
+from manifests.manifest import Dataset, load
+from trainer.config import TrainConfig, load_config
+from trainer.export import export
+from trainer.facts import StepFacts
+from trainer.parallel import process_group
+from trainer.run import Run, prepare
+from trainer.signals import StopSignal, die_with_launcher
+from trainer.step import train_step
+from trainer.strict import describe_keys
+
+# How long a rank other than the first waits, its line unsaid, for the launcher to end it after rank 0 has spoken.
+_SILENT_S = 10.0
+
+
+class NotFiniteError(RuntimeError):
+    """Loss or gradient norm was not finite for too many steps in a row."""
+
+
+def train(run: Run, stop: StopSignal) -> int:
+    """Step until the end or a signal; returns the exit code. Every rank runs this in lockstep."""
+    config, ranks = run.config, run.ranks
+    if run.unvalidated is not None and not run.conclude(run.unvalidated, stop):
+        return run.stopped(stop)
+    while run.progress.step < run.num_steps:
+        started = time.perf_counter()
+        data = run.stream.next()
+        # One small exchange a step: the tokens the loss is divided by, who was asked to stop, and rank 0's clock.
+        num_tokens, num_stops, save_is_due = ranks.sum(
+            [data.num_labels, stop.asked, ranks.is_first and run.checkpoints.is_due_by_time]
+        )
+        if num_stops or save_is_due:
+            run.save()
+        if num_stops:
+            return run.stopped(stop)
+
+        rate = run.schedule.rate(run.progress.examples_consumed + run.global_batch)
+        result = train_step(
+            run.model,
+            run.optimizer,
+            data.micro_batches,
+            num_tokens=num_tokens,
+            rate=rate,
+            clip_norm=config.optimizer.clip_norm,
+            device=ranks.device,
+        )
+        run.loader.advance()
+        run.progress = run.progress.after(num_examples=run.global_batch, applied=result.applied)
+        facts = StepFacts(
+            step=run.progress.step,
+            loss=result.loss,
+            lr=rate,
+            grad_norm=result.grad_norm,
+            num_tokens=num_tokens,
+            tokens_in_batch=run.tokens_in_batch,
+            examples_consumed=run.progress.examples_consumed,
+            batch_digest=run.digest(data.examples),
+            seconds=time.perf_counter() - started,
+            data_wait_s=data.wait_s,
+            applied=result.applied,
+            num_skipped=run.progress.num_skipped,
+        )
+        if not run.conclude(facts, stop):
+            return run.stopped(stop)
+        if run.progress.num_skipped_in_a_row >= config.optimizer.max_skipped:
+            raise NotFiniteError(_what_was_not_finite(run, data.examples))
+        if run.checkpoints.is_due_by_steps(run.progress.step) or run.progress.step == run.num_steps:
+            run.save()
+
+    export(run.model, run.plan, run.dataset, run.output / "final", ranks)
+    run.say(f"done: {run.progress.step} steps; the model is in {run.output / 'final'}")
+    return 0
+
+
+def _what_was_not_finite(run: Run, examples: list[tuple[int, int]]) -> str:
+    shards = run.dataset.manifest.splits["train"].shards
+    named = ", ".join(f"{shards[shard].path}[{index}]" for shard, index in examples)
+    progress = run.progress
+    return (
+        f"{progress.num_skipped_in_a_row} steps in a row, the last one {progress.step}, had a loss or gradient norm"
+        f" that is not finite; examples of the last: {named}"
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command. A wrong request is one line on standard error and exit code 2."""
+    options = _parser().parse_args(arguments)
+    die_with_launcher()
+    stop = StopSignal()
+    try:
+        config = load_config(options.config, options.settings)
+        dataset = _load_dataset(options.manifest)
+    except UserError as error:
+        return _refuse(error, speaks=os.environ.get("RANK", "0") == "0")
+    with process_group() as ranks:
+        try:
+            run = prepare(config, dataset, ranks)
+        except UserError as error:
+            return _refuse(error, speaks=ranks.is_first)
+        stop.install()
+        try:
+            return train(run, stop)
+        except NotFiniteError as error:
+            run.say(f"train.py: {error}")
+            return 1
+        finally:
+            run.close()
+
+
+def _refuse(error: UserError, *, speaks: bool) -> int:
+    """Rank 0 speaks for all. The others wait to be ended with it: torchrun ends everyone at the first exit it sees."""
+    if speaks:
+        sys.stderr.write(f"train.py: {error}\n")
+        sys.stderr.flush()
+    else:
+        time.sleep(_SILENT_S)
+    return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="train.py",
+        description="Train a model on a manifest. With --manifest alone: a small Llama from random weights, one epoch.",
+        epilog="keys of the config file and of --set, with their defaults:\n" + "\n".join(describe_keys(TrainConfig)),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--manifest", required=True, help="<root>/manifests/<version>.json, local or s3://")
+    parser.add_argument("--config", type=Path, help="YAML file")
+    parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE", help="one key")
+    return parser
+
+
+def _load_dataset(url: str) -> Dataset:
+    try:
+        return load(url)
+    except FileNotFoundError as error:
+        raise UserError(f"--manifest: {url} does not exist; give <root>/manifests/<version>.json") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())
