@@ -42,7 +42,7 @@ from manifests.manifest import (
     save,
 )
 from manifests.shard import ExampleFormat
-from pipeline import report, runtime
+from pipeline import quarantine, report, runtime
 from pipeline.config import BuildConfig, describe_config, determining, from_arguments, load_config
 from pipeline.inputs import Inputs
 from pipeline.ledger import Ledger, LedgerError
@@ -51,14 +51,7 @@ from pipeline.runs import bucket_totals
 from pipeline.runtime import BuildError, Runtime
 from pipeline.stages.deduplicate import deduplicate
 from pipeline.stages.encode import SPLITS, Encoded, encode
-from pipeline.stages.read import (
-    check_budget,
-    find_all_inputs,
-    list_or_none,
-    publish_quarantine,
-    read,
-    read_units,
-)
+from pipeline.stages.read import check_budget, find_all_inputs, read, read_units
 from pipeline.stages.tokenizer import settle_tokenizer
 from pipeline.stages.write import write
 
@@ -101,8 +94,8 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     say(f"found {len(found.files):,} files, {num_input_bytes / 1e6:,.1f} MB, in {len(config.sources)} sources")
     documents = read(runtime, config, found)
     check_version_is_free(config, inputs_digest(documents.inputs))
-    quarantined = list(publish_quarantine(root, config.version, documents.quarantine_urls))
-    check_budget(documents.ledger, config.bad_records.budget_fraction, f"{root}/quarantine/{config.version}")
+    quarantined = quarantine.publish(root, config.version, documents.quarantine_urls, num_first=report.MAX_LISTED)
+    check_budget(documents.ledger, config.bad_records.budget_fraction, quarantined.folder)
     say(f"read {documents.num_read:,} documents, kept {documents.num_kept:,} after cleaning and filters")
 
     dropped = deduplicate(runtime, build_url, documents.files, config.dedup)
@@ -195,8 +188,8 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     facts = report.Facts(
         ledger=ledger,
         plans=plans,
-        quarantined=quarantined[: report.MAX_LISTED],
-        num_quarantined=sum(record["num_records"] for record in quarantined),
+        quarantined=quarantined.first,
+        num_quarantined=quarantined.num_records,
         empty_files=[
             f"{row['source']}: {row['name']}" for row in documents.inputs.to_pylist() if not row["num_records"]
         ],
@@ -271,7 +264,7 @@ def remove_orphans(manifest: Manifest, root: str) -> None:
     listed = {entry.path for split in manifest.splits.values() for entry in split.shards}
     for split in SPLITS:
         for folder, ending in (("shards", ".tar"), ("lineage", ".parquet")):
-            for url in list_or_none(storage.join(root, folder, split)):
+            for url in quarantine.storage_urls(storage.join(root, folder, split)):
                 name = storage.basename(url).removesuffix(ending)
                 of_this_version = name.rpartition("-")[0] == manifest.version
                 if of_this_version and f"shards/{split}/{name}.tar" not in listed:

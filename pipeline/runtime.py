@@ -15,6 +15,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TextIO
@@ -27,6 +28,12 @@ from manifests.errors import UserError
 
 OBJECT_STORE_BYTES = 128 * 1024 * 1024
 """Holds unit descriptions and summaries only; Ray's default would take 30 % of the memory."""
+
+TASK_MEMORY_BYTES = 1_500_000_000
+"""What a unit may take, declared to Ray so that a node is never given more units than it has memory for."""
+
+LISTING_THREADS = 16
+"""Results read at once when a build goes on: on S3 each waits for the network, not for a core."""
 
 MAX_RETRIES = 3
 """Times that Ray runs a unit again after its worker died or storage failed; then the unit is reported by name."""
@@ -69,6 +76,8 @@ class RayRuntime:
     """`<output>/.build`."""
     workers: int
     """Units in flight at once."""
+    memory_bytes: int
+    """Declared a unit."""
     progress: TextIO
 
     def run(self, stage: str, function: Callable[[Any], Summary], units: Sequence[Unit]) -> list[Summary]:
@@ -77,7 +86,12 @@ class RayRuntime:
 
         done = find_results(self.build_url, stage, units)
         waiting = [unit for unit in units if unit.key not in done]
-        options = {"num_cpus": 1, "max_retries": MAX_RETRIES, "retry_exceptions": [OSError]}
+        options = {
+            "num_cpus": 1,
+            "memory": self.memory_bytes,
+            "max_retries": MAX_RETRIES,
+            "retry_exceptions": [OSError],
+        }
         remote = ray.remote(**options)(execute)  # type: ignore[call-overload]  # ray's stub lacks lists of exceptions
         in_flight: dict[Any, Unit] = {}
         with _bar(stage, units, waiting, self.progress) as bar:
@@ -152,15 +166,15 @@ def find_results(build_url: str, stage: str, units: Sequence[Unit]) -> dict[str,
             listed[folder] = _identities(folder)
         return listed[folder].get(url)
 
-    done: dict[str, Summary] = {}
-    for unit in units:
-        url = result_url(build_url, stage, unit.key)
-        if identity(url) is None:
-            continue
-        summary = json.loads(storage.read_bytes(url))
-        if all(identity(file) == known for file, known in summary["files"].items()):
-            done[unit.key] = summary
-    return done
+    there = [unit for unit in units if identity(result_url(build_url, stage, unit.key)) is not None]
+    with ThreadPoolExecutor(LISTING_THREADS) as threads:
+        found = threads.map(lambda unit: storage.read_bytes(result_url(build_url, stage, unit.key)), there)
+        summaries = [json.loads(data) for data in found]
+    return {
+        unit.key: summary
+        for unit, summary in zip(there, summaries, strict=True)
+        if all(identity(file) == known for file, known in summary["files"].items())
+    }
 
 
 def _identities(folder: str) -> Mapping[str, str]:
@@ -203,6 +217,8 @@ def start_ray(
     # A build sends nothing anywhere, and Ray's own notices would drown what it says.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    # Ray would start a task that outgrows the memory again for ever.
+    os.environ.setdefault("RAY_task_oom_retries", str(MAX_RETRIES))
     import ray
 
     address = address or os.environ.get("RAY_ADDRESS")
@@ -227,10 +243,11 @@ def start_ray(
             runtime_env={"env_vars": {"PYTHONPATH": paths}},
             **quiet,
         )
-    if workers is None:
-        resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]  # ray has no type here
-        workers = max(1, int(resources.get("CPU", 1)))
-    return RayRuntime(build_url=build_url, workers=workers, progress=progress)
+    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]  # ray has no type here
+    num_cores = max(1, int(resources.get("CPU", 1)))
+    # Never more than a core's share: a unit that asks for more than any node has would wait for ever.
+    memory_bytes = min(TASK_MEMORY_BYTES, int(resources.get("memory", 0)) // num_cores)
+    return RayRuntime(build_url=build_url, workers=workers or num_cores, memory_bytes=memory_bytes, progress=progress)
 
 
 def stop_ray() -> None:

@@ -11,7 +11,6 @@ Memory is a few batches, whatever the size of a file.
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,12 +25,13 @@ from manifests.errors import UserError
 from manifests.inputs import INPUTS_SCHEMA
 from pipeline.config import BuildConfig, CleanConfig, NearConfig, resolved_filters
 from pipeline.dedup import bands, exact, minhash
-from pipeline.documents import band_column, documents_schema, read_columns
+from pipeline.documents import band_column, documents_schema
 from pipeline.filters import judge_all
 from pipeline.identity import CONTENT_HASH_BYTES
 from pipeline.inputs import InputFile, Inputs, find_inputs, group_inputs
 from pipeline.kernels.text import Words, analyse
 from pipeline.ledger import Ledger
+from pipeline.quarantine import Quarantine
 from pipeline.readers import Fields, Records, read_file
 from pipeline.runtime import Runtime, Summary, Unit, short
 from pipeline.stages.deduplicate import DocumentsFile
@@ -42,19 +42,6 @@ MIN_BUDGET_RECORDS = 10
 """Bad records that never stop a build unless the budget is 0: a fraction of a small source would be less than one
 record.
 """
-
-QUARANTINE_SCHEMA = pa.schema(
-    [
-        ("source", pa.string()),
-        ("file", pa.string()),
-        ("place", pa.string()),
-        ("reason", pa.string()),
-        ("detail", pa.string()),
-        ("num_records", pa.int64()),
-        ("num_bytes", pa.int64()),
-        ("first_bytes", pa.binary()),
-    ]
-)
 
 
 def find_all_inputs(config: BuildConfig) -> Inputs:
@@ -86,7 +73,6 @@ def read_documents(task: ReadTask) -> Summary:
     """Write the unit's documents and, where there are any, its quarantined records; count where each record ended."""
     counts: Counter[tuple[str, str | None]] = Counter()
     sizes: Counter[tuple[str, str | None]] = Counter()
-    quarantined: list[dict[str, Any]] = []
     inputs: list[list[Any]] = []
     num_changed = 0
 
@@ -98,13 +84,14 @@ def read_documents(task: ReadTask) -> Summary:
     with (
         storage.atomic_writer(task.documents_url) as stream,
         pq.ParquetWriter(stream, schema, compression="lz4", use_dictionary=False) as writer,
+        Quarantine(task.quarantine_url) as quarantine,
     ):
         for file in task.files:
             reading = read_file(file.url, format=task.format, fields=task.fields)
             for records in reading:
                 for bad in records.bad:
                     end("quarantine", bad.reason, bad.num_records, bad.num_bytes)
-                    quarantined.append({**dataclasses.asdict(bad), "source": task.source, "file": file.name})
+                quarantine.add(task.source, file.name, records.bad)
                 kept, changed = _keep(records, file, task, end)
                 num_changed += changed
                 if kept.num_rows:
@@ -113,11 +100,6 @@ def read_documents(task: ReadTask) -> Summary:
             inputs.append(
                 [task.source, file.name, file.url, summary.num_bytes, f"sha256:{summary.sha256}", summary.num_records]
             )
-    files = [task.documents_url]
-    if quarantined:
-        with storage.atomic_writer(task.quarantine_url) as stream:
-            pq.write_table(pa.Table.from_pylist(quarantined, schema=QUARANTINE_SCHEMA), stream, compression="zstd")
-        files.append(task.quarantine_url)
     return {
         "inputs": inputs,
         "ended": [
@@ -127,7 +109,7 @@ def read_documents(task: ReadTask) -> Summary:
         "num_kept": counts["kept", None],
         "num_quarantined": sum(n for (stage, _), n in counts.items() if stage == "quarantine"),
         "num_changed": num_changed,
-        "files": files,
+        "files": [task.documents_url, *([task.quarantine_url] if quarantine.num_rows else [])],
     }
 
 
@@ -286,31 +268,6 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
         quarantine_urls=tuple(quarantine_urls),
         num_changed=sum(result["num_changed"] for result in results),
     )
-
-
-def publish_quarantine(root: str, version: str, urls: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-    """Copy quarantined records to their place under `<root>/quarantine/<version>/`, a file a unit that has any; yield
-    each record.
-
-    Files that an earlier, unfinished run of this version left there go first.
-    """
-    folder = storage.join(root, "quarantine", version)
-    written = []
-    for number, (source, url) in enumerate(urls):
-        written.append(storage.join(folder, f"{source}-{number:06d}.parquet"))
-        storage.write_bytes(written[-1], storage.read_bytes(url))
-        yield from read_columns(url).to_pylist()
-    for stale in list_or_none(folder):
-        if stale not in written:
-            storage.delete(stale)
-
-
-def list_or_none(folder: str) -> list[str]:
-    """Urls of the objects in a folder that may not exist."""
-    try:
-        return [info.url for info in storage.list_objects(folder)]
-    except FileNotFoundError:
-        return []
 
 
 def check_budget(ledger: Ledger, budget_fraction: float, where: str) -> None:
