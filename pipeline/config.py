@@ -100,6 +100,11 @@ class CleanConfig:
     zero_width: Literal["remove", "keep"] = setting(
         "invisible characters, save joiners that scripts and emoji need", "remove"
     )
+    mojibake: Literal["repair", "keep"] = setting("text decoded by a wrong character set on its way", "keep")
+    quoted_replies: Literal["remove", "keep"] = setting("mail: what a reply quotes", "keep")
+    forwarded_headers: Literal["remove", "keep"] = setting("mail: the headers of what is forwarded", "keep")
+    signatures: Literal["remove", "keep"] = setting("mail: signatures and closings", "keep")
+    disclaimers: Literal["remove", "keep"] = setting("mail: legal disclaimers and list footers", "keep")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
