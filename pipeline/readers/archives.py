@@ -66,7 +66,9 @@ def _is_tar(block: bytes) -> bool:
 def read(kind: str, source: Source, limits: Limits, read_member: ReadMember) -> Iterator[Records]:
     """The records of all members, in the archive's order, each labelled with its member's path."""
     if source.depth >= MAX_DEPTH:
-        yield _one(limits, _bad("the whole file", "nested_too_deep", f"archives in archives, limit {MAX_DEPTH}", source))
+        yield _one(
+            limits, _bad("the whole file", "nested_too_deep", f"archives in archives, limit {MAX_DEPTH}", source)
+        )
         return
     yield from ARCHIVES[kind](source, limits, read_member)
 

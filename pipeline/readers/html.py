@@ -27,7 +27,31 @@ from pipeline.readers.whole import Unreadable, whole, whole_file
 MAX_MAIN_DEPTH = 500
 MIN_MAIN_FRACTION = 0.2
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)[^>]*>")
-_VOID = frozenset("area base br col embed hr img input link meta source track wbr p li td tr th dd dt option".split())
+_VOID = frozenset(
+    [
+        "area",
+        "base",
+        "br",
+        "col",
+        "embed",
+        "hr",
+        "img",
+        "input",
+        "link",
+        "meta",
+        "source",
+        "track",
+        "wbr",
+        "p",
+        "li",
+        "td",
+        "tr",
+        "th",
+        "dd",
+        "dt",
+        "option",
+    ]
+)
 
 
 def read(source: Source, fields: Fields, limits: Limits) -> Iterator[Records]:  # noqa: ARG001 - a page has no fields

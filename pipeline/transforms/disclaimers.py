@@ -10,24 +10,24 @@ from pipeline.transforms.transform import Transform
 TRANSFORM = Transform(
     name="disclaimers",
     off="keep",
-    code_points=lambda: map(ord, 'cCvVrRuUоО'),
+    code_points=lambda: map(ord, "cCvVrRuUоО"),
     apply=lambda text: mail_parts.without(text, mail_parts.DISCLAIMER),
     examples=(
         (
-            'The fix is in 2.4.\n\nThis e-mail is confidential and intended solely for the addressee. If you have received this e-mail in error, delete it.',
-            'The fix is in 2.4.',
+            "The fix is in 2.4.\n\nThis e-mail is confidential and intended solely for the addressee. If you have received this e-mail in error, delete it.",
+            "The fix is in 2.4.",
         ),
         (
-            'Готово.\n\nЭто сообщение и вложения конфиденциальны и предназначены исключительно для адресата.',
-            'Готово.',
+            "Готово.\n\nЭто сообщение и вложения конфиденциальны и предназначены исключительно для адресата.",
+            "Готово.",
         ),
         (
-            'Try it.\n\n_______________________________________________\nUSRP-users mailing list\nusrp-users@lists.ettus.com',
-            'Try it.',
+            "Try it.\n\n_______________________________________________\nUSRP-users mailing list\nusrp-users@lists.ettus.com",
+            "Try it.",
         ),
         (
-            'Confidential data must not be mailed: use the vault.',
-            'Confidential data must not be mailed: use the vault.',
+            "Confidential data must not be mailed: use the vault.",
+            "Confidential data must not be mailed: use the vault.",
         ),
     ),
 )

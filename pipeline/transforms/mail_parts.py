@@ -34,7 +34,8 @@ _FORWARDED = re.compile(
     re.IGNORECASE,
 )
 _ORIGINAL = re.compile(
-    r"[-_*\s]*(?:original message|original appointment|исходное сообщение|оригинальное сообщение)[-_*\s]*$", re.IGNORECASE
+    r"[-_*\s]*(?:original message|original appointment|исходное сообщение|оригинальное сообщение)[-_*\s]*$",
+    re.IGNORECASE,
 )
 _FIELD = re.compile(
     r"[ \t*]{0,4}(?P<name>from|sent|to|cc|bcc|date|subject|reply-to|importance|attachments"

@@ -14,7 +14,6 @@ import ftfy.chardata
 from pipeline.transforms.transform import Transform
 
 
-
 def _code_points() -> set[int]:
     """What UTF-8's first bytes look like in every character set that ftfy tries, and C1 controls, which it reads as
     windows-1252.

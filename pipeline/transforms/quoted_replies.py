@@ -13,28 +13,28 @@ from pipeline.transforms.transform import Transform
 TRANSFORM = Transform(
     name="quoted_replies",
     off="keep",
-    code_points=lambda: map(ord, '>:'),
+    code_points=lambda: map(ord, ">:"),
     apply=lambda text: mail_parts.without(text, mail_parts.QUOTE),
     examples=(
         (
-            'Обновил, печатает.\n\n5 марта 2024 г. в 09:40, Поддержка <support@example.org> написал(а):\n> Обновите драйвер.\n>> Не печатает.',
-            'Обновил, печатает.',
+            "Обновил, печатает.\n\n5 марта 2024 г. в 09:40, Поддержка <support@example.org> написал(а):\n> Обновите драйвер.\n>> Не печатает.",
+            "Обновил, печатает.",
         ),
         (
-            '> Which version?\n2.4.1\n> Which system?\nDebian 12',
-            '2.4.1\nDebian 12',
+            "> Which version?\n2.4.1\n> Which system?\nDebian 12",
+            "2.4.1\nDebian 12",
         ),
         (
-            'Сброшен.\n\n________________________________\nОт: Иванов\nОтправлено: 5 марта 2024 г. 9:40\nКому: Поддержка\nТема: Пароль\n\nПрошу сбросить.',
-            'Сброшен.',
+            "Сброшен.\n\n________________________________\nОт: Иванов\nОтправлено: 5 марта 2024 г. 9:40\nКому: Поддержка\nТема: Пароль\n\nПрошу сбросить.",
+            "Сброшен.",
         ),
         (
-            'Subject: Fwd: x\n\nFrom: a@b.org\nSent: Monday\nTo: c@d.org\nSubject: x\n\nThe text that is passed on.',
-            'Subject: Fwd: x\n\nFrom: a@b.org\nSent: Monday\nTo: c@d.org\nSubject: x\n\nThe text that is passed on.',
+            "Subject: Fwd: x\n\nFrom: a@b.org\nSent: Monday\nTo: c@d.org\nSubject: x\n\nThe text that is passed on.",
+            "Subject: Fwd: x\n\nFrom: a@b.org\nSent: Monday\nTo: c@d.org\nSubject: x\n\nThe text that is passed on.",
         ),
         (
-            'Он написал: всё хорошо.\nЕщё строка.',
-            'Он написал: всё хорошо.\nЕщё строка.',
+            "Он написал: всё хорошо.\nЕщё строка.",
+            "Он написал: всё хорошо.\nЕщё строка.",
         ),
     ),
 )

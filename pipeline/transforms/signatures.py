@@ -12,24 +12,24 @@ from pipeline.transforms.transform import Transform
 TRANSFORM = Transform(
     name="signatures",
     off="keep",
-    code_points=lambda: map(ord, '-,.!уУmMtTsSвВgG'),
+    code_points=lambda: map(ord, "-,.!уУmMtTsSвВgG"),
     apply=lambda text: mail_parts.without(text, mail_parts.SIGNATURE),
     examples=(
         (
-            'Счёт оплачен.\n\n-- \nС уважением,\nбухгалтерия\nтел. +7 000 000-01-23',
-            'Счёт оплачен.',
+            "Счёт оплачен.\n\n-- \nС уважением,\nбухгалтерия\nтел. +7 000 000-01-23",
+            "Счёт оплачен.",
         ),
         (
-            'It works.\n\nBest regards,\nJohn Doe\nExample Ltd',
-            'It works.',
+            "It works.\n\nBest regards,\nJohn Doe\nExample Ltd",
+            "It works.",
         ),
         (
-            'Ок.\n\nОтправлено с iPhone',
-            'Ок.',
+            "Ок.\n\nОтправлено с iPhone",
+            "Ок.",
         ),
         (
-            'Cheers to all who helped with the release and its many small bugs.',
-            'Cheers to all who helped with the release and its many small bugs.',
+            "Cheers to all who helped with the release and its many small bugs.",
+            "Cheers to all who helped with the release and its many small bugs.",
         ),
     ),
 )
