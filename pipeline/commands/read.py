@@ -1,8 +1,8 @@
 """Show what reading, cleaning and redacting make of a config's inputs, without building.
 
-With --json one line a document, {"id", "source", "file", "text"}, and one a quarantined record, {"quarantine": {"source",
-"file", "place", "reason", "detail", "num_records", "first_bytes"}}; a document that a build drops for having no text
-also has "dropped": "empty.null" or "empty.blank". Without it, an excerpt of each and a table of totals.
+With --json one line a document, {"id", "source", "file", "text"}, and one a quarantined record, {"quarantine":
+{"source", "file", "place", "reason", "detail", "num_records", "first_bytes"}}; a document that a build drops for having
+no text also has "dropped": "empty.null" or "empty.blank". Without it, an excerpt of each and a table of totals.
 """
 
 import argparse
@@ -27,11 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit", type=_count, metavar="N", help=f"documents a source (default {DEFAULT_LIMIT}; with --json all)"
     )
+    parser.add_argument("--json", action="store_true", help="JSON lines for programs")
     parser.add_argument(
-        "--json", action="store_true", help="JSON lines for programs: documents and quarantined records"
-    )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="override one key of the config"
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override one key, e.g. clean.mojibake=repair"
     )
 
 

@@ -12,7 +12,10 @@ tarfile reads the tar as a stream. It takes a broken header for the end of the a
 two zero blocks that end one.
 """
 
+import contextlib
 import dataclasses
+import errno
+import lzma
 import tarfile
 import zipfile
 import zlib
@@ -29,12 +32,13 @@ MAX_DEPTH = 3
 MAX_HEADER_BYTES = 4 << 20
 
 ReadMember = Callable[[Source], Iterator[Records]]
-# What tarfile and zipfile raise on damaged content besides their own errors.
+# What tarfile, zipfile and their decompressors raise on damaged content besides their own errors.
 _FAULTS = (
     tarfile.TarError,
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
     zlib.error,
+    lzma.LZMAError,
     EOFError,
     ValueError,
     KeyError,
@@ -44,6 +48,22 @@ _FAULTS = (
     NotImplementedError,
     RuntimeError,
 )
+
+
+@contextlib.contextmanager
+def _faults(what: str) -> Iterator[None]:
+    """Turn what the libraries raise on content into DamagedStream; the machine's own trouble passes."""
+    try:
+        yield
+    except DamagedStream:
+        raise
+    except _FAULTS as error:
+        raise DamagedStream("damaged_archive", f"{what}: {type(error).__name__}: {error}"[:500]) from None
+    except OSError as error:
+        # bz2 has no error number; a place before the file's beginning is "invalid argument".
+        if error.errno not in (None, errno.EINVAL):
+            raise
+        raise DamagedStream("damaged_archive", f"{what}: {error}"[:500]) from None
 
 
 def kind_of(head: bytes) -> str | None:
@@ -105,12 +125,8 @@ class _Member:
         self._left = num_bytes if num_bytes is None else max(0, num_bytes)
 
     def read(self, size: int, /) -> bytes:
-        try:
+        with _faults("inside the member"):
             data: bytes = self._stream.read(size if self._left is None else min(size, self._left))
-        except DamagedStream:
-            raise
-        except _FAULTS as error:
-            raise DamagedStream("damaged_archive", f"inside the member: {error}") from None
         if self._left is not None:
             if self._left > 0 and not data and size:
                 raise DamagedStream("truncated", f"the archive ends inside the member, {self._left} bytes are missing")
@@ -158,11 +174,16 @@ class _Stream:
         return b"".join(parts)
 
 
+# Not in the type stubs, and public in the module: what tarfile knows about an ending and does not tell.
+_EmptyHeader: type[Exception] = vars(tarfile)["EmptyHeaderError"]
+_EndOfArchive: type[Exception] = vars(tarfile)["EOFHeaderError"]
+
+
 class _Info(tarfile.TarInfo):
     """A header that remembers how the archive ended."""
 
     @classmethod
-    def fromtarfile(cls, tar: Any) -> "tarfile.TarInfo":
+    def fromtarfile(cls, tar: Any) -> "_Info":
         tar.ending = None
         try:
             return super().fromtarfile(tar)
@@ -174,42 +195,45 @@ class _Info(tarfile.TarInfo):
 def _tar(source: Source, limits: Limits, read_member: ReadMember) -> Iterator[Records]:
     stream = _Stream(source)
     last = "the beginning"
-    fault: tuple[str, str] | None = None
+    fault: DamagedStream | None = None
     tar: Any = None
     try:
         stream.bound = MAX_HEADER_BYTES
-        tar = tarfile.open(fileobj=stream, mode="r|", tarinfo=_Info, bufsize=READ_BYTES)  # type: ignore[call-overload]  # noqa: SIM115 - closed with its source
+        with _faults("the first header"):
+            tar = tarfile.open(fileobj=stream, mode="r|", tarinfo=_Info, bufsize=READ_BYTES)  # type: ignore[call-overload]  # noqa: SIM115 - closed with its source
         while True:
             stream.bound = max(stream.position, tar.offset) + MAX_HEADER_BYTES
-            info = tar.next()
+            with _faults("a header"):
+                info = tar.next()
             tar.members = []  # tarfile keeps every header it has met
             if info is None:
                 break
             stream.bound = None
-            if info.size < 0:
-                raise tarfile.ReadError(f"a member of {info.size} bytes")
             name = _printable(info.name)
+            if info.size < 0:
+                raise DamagedStream("damaged_archive", f"a member of {info.size} bytes")
             if not info.isdir() and no_data(name) is None:
                 if not info.isreg() or info.issparse():
                     kind = "a sparse file" if info.isreg() else "a link" if info.issym() or info.islnk() else "a device"
                     yield _one(limits, _bad("the whole file", "not_a_file", f"is {kind}", member=name))
                 else:
-                    member = _Member(tar.extractfile(info), info.size)
-                    yield from _labelled(read_member(_source(source, name, member, limits)), name)
+                    with _faults("a member"):
+                        content = tar.extractfile(info)
+                    member = _source(source, name, _Member(content, info.size), limits)
+                    yield from _labelled(read_member(member), name)
             # What is left of the member is read here: tarfile would go on to skip a size of exabytes after the end.
             _Member(tar.fileobj, tar.offset - tar.fileobj.tell()).drain()
             last = name
-        if tar.ending is not None and not isinstance(tar.ending, tarfile.EOFHeaderError):
-            is_end = isinstance(tar.ending, tarfile.EmptyHeaderError)
-            fault = ("truncated", "the archive has no end mark") if is_end else ("damaged_archive", str(tar.ending))
+        if isinstance(tar.ending, _EmptyHeader):
+            fault = DamagedStream("truncated", "the archive has no end mark")
+        elif tar.ending is not None and not isinstance(tar.ending, _EndOfArchive):
+            fault = DamagedStream("damaged_archive", str(tar.ending))
     except DamagedStream as damage:
-        fault = (damage.reason, damage.detail)
-    except _FAULTS as error:
-        fault = ("damaged_archive", f"{type(error).__name__}: {error}"[:500])
-    if stream.damage is not None:
-        fault = (stream.damage.reason, stream.damage.detail)
+        fault = damage
+    fault = stream.damage or fault
     if fault is not None:
-        yield _one(limits, _bad(f"after {last}, byte {stream.position} of the archive", *fault))
+        place = f"after {last}, byte {stream.position} of the archive"
+        yield _one(limits, _bad(place, fault.reason, fault.detail))
 
 
 def _source(outer: Source, name: str, member: _Member, limits: Limits) -> Source:
@@ -224,32 +248,36 @@ _LINK, _TYPE_BITS = 0o120000, 0o170000
 def _zip(source: Source, limits: Limits, read_member: ReadMember) -> Iterator[Records]:
     last = "the beginning"
     try:
-        with source.local_file() as path, zipfile.ZipFile(path) as archive:
+        with source.local_file() as path, contextlib.ExitStack() as closing:
+            with _faults("the directory"):
+                archive = closing.enter_context(zipfile.ZipFile(path))
             for info in archive.infolist():
                 name = _printable(info.filename)
                 if info.is_dir() or no_data(name) is not None:
                     continue
                 last = name
-                mode = info.external_attr >> 16
-                if mode & _TYPE_BITS == _LINK:
+                if info.external_attr >> 16 & _TYPE_BITS == _LINK:
                     yield _one(limits, _bad("the whole file", "not_a_file", "is a link", member=name))
                 elif info.flag_bits & 1:
                     yield _one(limits, _bad("the whole file", "encrypted", "needs a password", member=name))
                 else:
-                    try:
-                        stream = archive.open(info)
-                    except _FAULTS as error:
-                        detail = f"{type(error).__name__}: {error}"[:500]
-                        yield _one(limits, _bad("the whole file", "damaged_archive", detail, member=name))
-                        continue
-                    with stream:
-                        member = _Member(stream, None)  # a zip's stream tells its own end and checks it
-                        yield from _labelled(read_member(_source(source, name, member, limits)), name)
+                    yield from _labelled(_zip_member(archive, info, name, source, limits, read_member), name)
     except DamagedStream as damage:
         yield _one(limits, _bad(f"after {last}", damage.reason, damage.detail, source))
-    except _FAULTS as error:
-        detail = f"{type(error).__name__}: {error}"[:500]
-        yield _one(limits, _bad(f"after {last}", "damaged_archive", detail, source))
+
+
+def _zip_member(
+    archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, source: Source, limits: Limits, read_member: ReadMember
+) -> Iterator[Records]:
+    try:
+        with _faults("the member"):
+            stream = archive.open(info)
+    except DamagedStream as damage:
+        yield _one(limits, _bad("the whole file", damage.reason, damage.detail))
+        return
+    with stream:
+        # A zip's stream tells its own end and checks it.
+        yield from read_member(_source(source, name, _Member(stream, None), limits))
 
 
 ARCHIVES: dict[str, Callable[[Source, Limits, ReadMember], Iterator[Records]]] = {"tar": _tar, "zip": _zip}

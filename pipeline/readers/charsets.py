@@ -29,7 +29,7 @@ def decoded(content: bytes, declared: str | None = None) -> str:
             return content.decode(declared, "replace")
         except (UnicodeError, ValueError):
             pass
-    return bytes_to_str(content, detect_encoding(content[:GUESS_BYTES]), errors="replace")
+    return bytes_to_str(content, detect_encoding(content[:GUESS_BYTES]) or "utf-8", errors="replace")
 
 
 def is_charset(name: str) -> bool:

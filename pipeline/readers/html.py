@@ -27,30 +27,12 @@ from pipeline.readers.whole import Unreadable, whole, whole_file
 MAX_MAIN_DEPTH = 500
 MIN_MAIN_FRACTION = 0.2
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)[^>]*>")
+# Elements that hold nothing, or that the parser closes by itself: they add no depth.
 _VOID = frozenset(
-    [
-        "area",
-        "base",
-        "br",
-        "col",
-        "embed",
-        "hr",
-        "img",
-        "input",
-        "link",
-        "meta",
-        "source",
-        "track",
-        "wbr",
-        "p",
-        "li",
-        "td",
-        "tr",
-        "th",
-        "dd",
-        "dt",
-        "option",
-    ]
+    (
+        *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"),
+        *("p", "li", "td", "tr", "th", "dd", "dt", "option"),
+    )
 )
 
 

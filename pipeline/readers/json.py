@@ -1,7 +1,7 @@
 """JSON: a file that is one value, a list of objects or a single object, rather than lines of them.
 
-Records   the items of the list, in order; a single object is one record. Their fields follow the rules of jsonl.py: what
-          is no object, lacks the field or has no text there is one bad record.
+Records   the items of the list, in order; a single object is one record. Their fields follow the rules of jsonl.py:
+          what is no object, lacks the field or has no text there is one bad record.
 Bad       a file that is no JSON, is over the record limit, or whose compressed stream breaks, is one bad record: half a
           JSON value is none.
 """

@@ -3,8 +3,8 @@
 Text      "Subject: ...", "From: ...", "Date: ..." as far as they are there, an empty line, the body. Encoded words are
           decoded, folded headers joined.
 Body      of alternatives the plain text, else the HTML one (its text as readers/html.py extracts it); of several parts
-          each text in turn. Attachments, and every part with a file name, are left out; so are forwarded messages that
-          are attached. text/enriched loses its marks.
+          each text in turn. Attachments are left out; so are forwarded messages that are attached. text/enriched loses
+          its marks.
 Charset   as declared, where that fits; else UTF-8 where the bytes are that; else a guess from the bytes. Bytes that fit
           nothing become U+FFFD.
 Id        the Message-ID without its angle brackets; without one, the caller names the message by place.
@@ -71,7 +71,7 @@ def _texts(part: Message, left: list[int]) -> list[str]:
         if kind == "message/rfc822" or part.get_content_maintype() == "message":
             return []
         if kind == "multipart/alternative":
-            return _best(payload, left)
+            return _best([inner for inner in payload if isinstance(inner, Message)], left)
         return [text for inner in payload if isinstance(inner, Message) for text in _texts(inner, left)]
     if part.get_content_maintype() != "text" or _is_attachment(part):
         return []
@@ -95,4 +95,4 @@ def _best(alternatives: list[Message], left: list[int]) -> list[str]:
 
 
 def _is_attachment(part: Message) -> bool:
-    return part.get_content_disposition() == "attachment" or part.get_filename() is not None
+    return part.get_content_disposition() == "attachment"

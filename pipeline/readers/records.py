@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 # One row a document. `id` is null where the record has none; `record` is its place in the file, from 1: the line of a
-# JSON lines or CSV file, the row of a Parquet file, the message of an mbox, 1 for a file that is one document. `text` is null where the record says null: reading does
-# not judge emptiness, the caller drops null, empty and blank texts by name.
+# JSON lines or CSV file, the row of a Parquet file, the message of an mbox, 1 for a file that is one document. `text`
+# is null where the record says null: reading does not judge emptiness, the caller drops null, empty and blank texts by
+# name.
 SCHEMA = pa.schema([("id", pa.large_string()), ("record", pa.int64()), ("text", pa.large_string())])
 
 # Why a record, or the rest of a file, was not read. These words stand in reports and manifests: do not rename them.

@@ -1,8 +1,8 @@
 """Keys and tokens of programs.
 
 Replaces  what starts like the keys of well-known services and has their length (AWS, GitHub, GitLab, Slack, Stripe,
-          Google, OpenAI, Hugging Face, npm, PyPI, SendGrid, ...); JSON web tokens; what follows Bearer; and a value of 20
-          or more mixed characters after a word such as api_key, token or secret and = or :.
+          Google, OpenAI, Hugging Face, npm, PyPI, SendGrid, ...); JSON web tokens; what follows Bearer; and a value of
+          20 or more mixed characters after a word such as api_key, token or secret and = or :.
 Keeps     names of variables, placeholders, hashes without such a word.
 Source    the services' documentation; prefixes as in gitleaks and GitHub's secret scanning patterns.
 """

@@ -16,8 +16,8 @@ _DOMAIN = re.compile(
     rb"([A-Za-z]{2,24}|xn--[a-z0-9-]{2,50}|(?:[\xd0\xd1][\x80-\xbf]){2,12})(?![A-Za-z0-9_])"
 )
 _NO_DOMAINS = frozenset(
-    b"service socket timer target mount slice path device png jpg jpeg gif svg webp ico css js ts json html xml yaml yml"
-    b" txt log conf sh py rb pl go rs java cpp exe dll so gz zip tar deb rpm md rst pdf local localdomain".split()
+    b"service socket timer target mount slice path device png jpg jpeg gif svg webp ico css js ts json html xml yaml"
+    b" yml txt log conf sh py rb pl go rs java cpp exe dll so gz zip tar deb rpm md rst pdf local localdomain".split()
 )
 
 

@@ -1,9 +1,9 @@
 """IP addresses, version 4 and 6.
 
 Replaces  four numbers up to 255 with dots; eight groups, or groups with ::, of an IPv6 address.
-Keeps     loopback, 0.0.0.0, netmasks and broadcast (255...), which name nobody; versions: after a word such as version,
-          after v, inside a longer dotted number, and four numbers below 32 that do not start with 10 (2.4.1.0), unless a
-          word such as IP, адрес or ping is before them or a port or mask behind.
+Keeps     loopback, 0.0.0.0, netmasks and broadcast (255...), which name nobody; versions: after a word such as
+          version, after v, inside a longer dotted number, and four numbers below 32 that do not start with 10
+          (2.4.1.0), unless a word such as IP, адрес or ping is before them or a port or mask behind.
 Misses    addresses in other notations (decimal, in-addr.arpa).
 """
 

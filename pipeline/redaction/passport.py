@@ -10,7 +10,8 @@ import re
 from pipeline.redaction.rule import PASSPORT, Rule, Span
 
 _NUMBER = re.compile(
-    r"(?:паспорт\w{0,4}|сери[яиюей]{1,2})[^\d\n]{0,60}?(?<!\d)(\d\d ?\d\d[ ,]*(?:№|n|no\.?|номер\w{0,2})?[ :]*\d{6})(?!\d)",
+    r"(?:паспорт\w{0,4}|сери[яиюей]{1,2})[^\d\n]{0,60}?(?<!\d)"
+    r"(\d\d ?\d\d[ ,]*(?:№|n|no\.?|номер\w{0,2})?[ :]*\d{6})(?!\d)",
     re.IGNORECASE,
 )
 

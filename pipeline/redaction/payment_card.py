@@ -2,8 +2,9 @@
 
 Replaces  numbers of a known issuer's beginning and length whose Luhn digit fits, in one piece or in the groups that are
           printed on cards, with spaces or hyphens.
-Keeps     any other long number: one in ten fits Luhn by chance, one in some hundreds also has an issuer's beginning.
-Source    ISO/IEC 7812-1; issuers' ranges as published by Visa, Mastercard, Mir, American Express, Discover, UnionPay, JCB.
+Keeps     any other long number: one in ten fits Luhn by chance, far fewer also have an issuer's beginning.
+Source    ISO/IEC 7812-1; issuers' ranges as published by Visa, Mastercard, Mir, American Express, Discover, UnionPay
+          and JCB.
 """
 
 import re

@@ -1,10 +1,10 @@
 """Telephone numbers, Russian and international.
 
 Replaces  +country and 8 to 15 digits in all; Russian numbers with 8 or 7 before the code, in groups or, for mobile
-          codes, in one piece; (495) 123-45-67; 555-123-4567 and (555) 123-4567; and, after a word such as тел. or phone,
-          any 6 to 15 digits in groups.
-Keeps     dates and times, versions, order and invoice numbers, ISBN, hashes: digits of another shape, digits in one piece
-          after №, #, or a word such as заказ or order.
+          codes, in one piece; (495) 123-45-67; 555-123-4567 and (555) 123-4567; and, after a word such as тел. or
+          phone, any 6 to 15 digits in groups.
+Keeps     dates and times, versions, order and invoice numbers, ISBN, hashes: digits of another shape, digits in one
+          piece after №, #, or a word such as заказ or order.
 Misses    short inner numbers, and groups without a code and without a word before them.
 """
 

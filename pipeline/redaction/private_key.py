@@ -28,7 +28,7 @@ RULE = Rule(
     find=_find,
     examples=(
         (
-            "a\n-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA0Z3VS5JJcds3xf\nabc=\n-----END RSA PRIVATE KEY-----\nb",
+            "a\n-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA0Z3VS5JJ\nabc=\n-----END RSA PRIVATE KEY-----\nb",
             "a\n[PRIVATE_KEY]\nb",
         ),
         ("-----BEGIN PRIVATE KEY-----\nMIIEowIBAAKCAQEA0Z3VS5JJ\nand text goes on", "[PRIVATE_KEY]\nand text goes on"),

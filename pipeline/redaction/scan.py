@@ -17,44 +17,13 @@ import pyarrow as pa
 from pipeline.redaction.rule import ACCOUNT, AT, BLOCK, COLONS, DIGITS, DOTTED, PASSPORT, SECRET
 
 # First three bytes of a word that may be a secret; the rules know the rest. As numbers, to compare at once.
-PREFIXES = [
-    "AKI",
-    "ASI",
-    "ghp",
-    "gho",
-    "ghs",
-    "ghu",
-    "ghr",
-    "git",
-    "glp",
-    "xox",
-    "xap",
-    "sk-",
-    "sk_",
-    "rk_",
-    "pk_",
-    "AIz",
-    "eyJ",
-    "hf_",
-    "npm",
-    "pyp",
-    "SG.",
-    "ya2",
-    "dop",
-    "shp",
-    "sq0",
-    "EAA",
-    "AGE",
-    "ATA",
-    "sec",
-    "Bea",
-    "bea",
-    "whs",
-    "lin",
+PREFIXES = (
+    *("AKI", "ASI", "AGP", "AID", "ghp", "gho", "ghs", "ghu", "ghr", "git", "glp", "xox", "xap", "sk-", "sk_", "rk_"),
+    *("pk_", "AIz", "eyJ", "hf_", "npm", "pyp", "SG.", "ya2", "dop", "shp", "sq0", "AGE", "Bea", "bea", "whs", "lin"),
     "dck",
-]
-# Last two bytes of a word after which = or : may assign one: key, token, secret, passwd and their kind.
-SUFFIXES = ["ey", "en", "et", "wd", "ss"]
+)
+# Last two bytes of a word after which = or : may assign one: key, token, secret, key_id.
+SUFFIXES = ("ey", "en", "et", "id")
 _PASSPORT = "аспорт".encode()
 _SERIES = "ери".encode()
 
@@ -110,7 +79,7 @@ def places_of(text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray, np.nda
 def _same(content: np.ndarray, position: int, end: int, word: np.ndarray) -> bool:
     if position + len(word) > end:
         return False
-    for index in range(len(word)):
+    for index in range(len(word)):  # noqa: SIM110 - numba compiles no generators
         if content[position + index] != word[index]:
             return False
     return True
@@ -217,18 +186,15 @@ def _scan(
                     back -= 1
                 if back > begin and ends[(np.uint32(content[back - 1] | 0x20) << 8) | (content[back] | 0x20)]:
                     kind = 5
-            elif byte == 0xD0 or byte == 0xD1:
-                if (
-                    position + 3 < end
-                    and byte == 0xD0
-                    and (content[position + 1] == 0xBF or content[position + 1] == 0x9F)
-                ):
+            elif (byte == 0xD0 or byte == 0xD1) and position + 3 < end:
+                second = content[position + 1]
+                if byte == 0xD0 and (second == 0xBF or second == 0x9F):  # п, П
                     if _same(content, position + 2, end, passport):
                         kind = 7
-                elif position + 3 < end and (
-                    (byte == 0xD1 and content[position + 1] == 0x81) or (byte == 0xD0 and content[position + 1] == 0xA1)
-                ):
-                    if not previous & 1 and _same(content, position + 2, end, series):
+                elif (
+                    (byte == 0xD1 and second == 0x81) or (byte == 0xD0 and second == 0xA1)
+                ) and not previous & 1:  # с, С
+                    if _same(content, position + 2, end, series):
                         kind = 7
             if not previous & 1 and its & 1 and byte < 0x80:  # a word starts
                 if position + 3 < end:

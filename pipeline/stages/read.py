@@ -2,8 +2,8 @@
 
 One pass over the text, a batch of some 16 MB at a time:
 
-    read -> clean -> redact -> drop null and blank -> statistics and word hashes -> filters -> content hash and band hashes ->
-    documents file
+    read -> clean -> redact -> drop null and blank -> statistics and word hashes -> filters -> content hash and band
+    hashes -> documents file
 
 A unit is a run of files of one source, some 64 MB together; how files fall into units decides no byte of the result.
 Memory is a few batches, whatever the size of a file.

@@ -31,8 +31,8 @@ from pipeline.transforms.transform import Transform
 
 __all__ = ["TRANSFORMS", "Cleaned", "Transform", "clean", "clean_text"]
 
-# In order: mojibake is made of control characters, so it is repaired before they go; what is removed first can no longer
-# stand between a CR and its LF or a letter and its accent; parts of a mail are told apart in clean lines.
+# In order: mojibake is made of control characters, so it is repaired before they go; what is removed first can no
+# longer stand between a CR and its LF or a letter and its accent; parts of a mail are told apart in clean lines.
 TRANSFORMS: tuple[Transform, ...] = (
     mojibake.TRANSFORM,
     control_characters.TRANSFORM,
@@ -51,8 +51,8 @@ _MOJIBAKE = 1 << TRANSFORMS.index(mojibake.TRANSFORM)
 
 @functools.cache
 def _needed(flags: int, wanted: int) -> tuple[Transform, ...]:
-    """By a text's flags: the transforms it needs. The others stay without work whatever these do, since none brings in a
-    code point that another one looks at; save mojibake, whose repair can bring in any.
+    """By a text's flags: the transforms it needs. The others stay without work whatever these do, since none brings in
+    a code point that another one looks at; save mojibake, whose repair can bring in any.
     """
     chosen = wanted if flags & _MOJIBAKE else flags
     return tuple(transform for index, transform in enumerate(TRANSFORMS) if chosen >> index & 1)

@@ -1,6 +1,6 @@
 """Remove legal disclaimers and list footers from mail. Off unless asked for; meant for sources of mail.
 
-Changes  paragraphs at the end about confidentiality, wrong recipients and viruses; a mailing list's footer under its rule.
+Changes  paragraphs at the end about confidentiality, wrong recipients and viruses; a mailing list's footer.
 Why      one text under a million mails, and near-duplicate removal sees only whole documents.
 """
 
@@ -14,7 +14,7 @@ TRANSFORM = Transform(
     apply=lambda text: mail_parts.without(text, mail_parts.DISCLAIMER),
     examples=(
         (
-            "The fix is in 2.4.\n\nThis e-mail is confidential and intended solely for the addressee. If you have received this e-mail in error, delete it.",
+            "The fix is in 2.4.\n\nThis e-mail is confidential and intended solely for the addressee.",
             "The fix is in 2.4.",
         ),
         (
@@ -22,7 +22,7 @@ TRANSFORM = Transform(
             "Готово.",
         ),
         (
-            "Try it.\n\n_______________________________________________\nUSRP-users mailing list\nusrp-users@lists.ettus.com",
+            "Try it.\n\n______________________\nUSRP-users mailing list\nusrp-users@lists.ettus.com",
             "Try it.",
         ),
         (

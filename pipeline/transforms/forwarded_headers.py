@@ -15,11 +15,11 @@ TRANSFORM = Transform(
     apply=lambda text: mail_parts.without(text, mail_parts.FORWARD),
     examples=(
         (
-            '-------- Пересылаемое сообщение --------\n05.03.2024, 09:40, "Склад" <stock@example.org>:\n\nНакладная во вложении.',
+            '-------- Пересылаемое сообщение --------\n05.03.2024, 09:40, "Склад" <s@b.org>:\n\nНакладная во вложении.',
             "Накладная во вложении.",
         ),
         (
-            "See below.\n\n---------- Forwarded message ---------\nFrom: A <a@b.org>\nDate: Tue, Mar 5, 2024\nSubject: x\nTo: <c@d.org>\n\nThe text.",
+            "See below.\n\n------ Forwarded message -----\nFrom: A <a@b.org>\nDate: Tue, Mar 5\nSubject: x\n\nThe text.",
             "See below.\n\nThe text.",
         ),
     ),

@@ -20,7 +20,8 @@ BODY, HEAD, QUOTE, FORWARD, SIGNATURE, DISCLAIMER = "body", "head", "quote", "fo
 _HEAD = re.compile(r"(?:Subject|From|Date): ")
 _MARKED = re.compile(r"[ \t]{0,3}>")
 _WROTE = re.compile(
-    r"(?:wrote|writes|said|написал(?:\(а\)|а|и)?|пишет|писал(?:\(а\)|а)?|сообщил(?:\(а\)|а)?|schrieb|a écrit)[ \t]*:?[ \t]*$",
+    r"(?:wrote|writes|said|написал(?:\(а\)|а|и)?|пишет|писал(?:\(а\)|а)?|сообщил(?:\(а\)|а)?|schrieb|a écrit)"
+    r"[ \t]*:?[ \t]*$",
     re.IGNORECASE,
 )
 # A day, a time or an address: what an attribution names besides the verb.
@@ -45,20 +46,20 @@ _FIELD = re.compile(
 _SENDER = {"from", "от", "от кого"}
 _CLOSING = re.compile(
     r"[ \t]*(?:с уважением|с наилучшими пожеланиями|всего доброго|всего хорошего|искренне ваш"
-    r"|(?:best|kind|warm|with(?: best| kind)?)\s+regards|regards|best wishes|sincerely|yours (?:sincerely|faithfully|truly)"
-    r"|cheers|thanks and regards)[ \t]*[,.!–—-]{0,2}[ \t]*$",
+    r"|(?:best|kind|warm|with(?: best| kind)?)\s+regards|regards|best wishes|sincerely"
+    r"|yours (?:sincerely|faithfully|truly)|cheers|thanks and regards)[ \t]*[,.!–—-]{0,2}[ \t]*$",
     re.IGNORECASE,
 )
 _SENT_FROM = re.compile(
-    r"[ \t]*(?:sent from (?:my |the )?.{1,40}|отправлено (?:с|из|через) .{1,60}|get outlook for .{1,20}|--\s*отправлено из .{1,40})"
-    r"[ \t]*$",
+    r"[ \t]*(?:sent from (?:my |the )?.{1,40}|(?:--\s*)?отправлено (?:с|из|через) .{1,60}|get outlook for .{1,20})[ \t]*$",
     re.IGNORECASE,
 )
 _DISCLAIMER = re.compile(
     r"(?:confidential|privileged|intended (?:only |solely )?for|intended recipient|unauthori[sz]ed (?:use|disclosure)"
     r"|received this (?:e-?mail|message|communication) in error|virus-free|scanned (?:for viruses|by)"
     r"|конфиденциальн|предназначен[аоы]? (?:исключительно|только)|не являетесь (?:получателем|адресатом|надлежащим)"
-    r"|получили (?:это|данное|настоящее) (?:письмо|сообщение|электронное) .{0,40}ошиб|проверено на (?:отсутствие )?вирус)",
+    r"|получили (?:это|данное|настоящее) (?:письмо|сообщение|электронное) .{0,40}ошиб"
+    r"|проверено на (?:отсутствие )?вирус)",
     re.IGNORECASE,
 )
 _ABOUT_MAIL = re.compile(r"e-?mail|message|communication|transmission|письм|сообщени|антивирус|virus", re.IGNORECASE)

@@ -1,10 +1,11 @@
 """Repair mojibake: text that was decoded by a wrong character set on its way. Off unless asked for.
 
-Changes  `РїСЂРёРІРµС‚` and `Ð¿Ñ€Ð¸Ð²ÐµÑ‚` become `привет`, `donâ€™t` becomes `don’t`, wherever ftfy is sure of the way back.
+Changes  `РїСЂРёРІРµС‚` and `Ð¿Ñ€Ð¸Ð²ÐµÑ‚` become `привет`, `donâ€™t` becomes `don’t`, wherever ftfy is sure of it.
 Why      an export read as windows-1251 or latin-1 instead of UTF-8 is noise to a tokenizer and a second copy to nobody.
 Keeps    everything else ftfy would do: entities, quotes, ligatures and widths stay as they are (fix_encoding only).
 Source   ftfy 6 (Robyn Speer), heuristics of its `badness` module.
-Misses   text whose bytes were lost on the way (`????`), koi8-r read as windows-1251, and short words that may be either.
+Misses   text whose bytes were lost on the way (`????`), koi8-r read as windows-1251, and short words that may be
+         either.
 """
 
 import ftfy

@@ -17,7 +17,7 @@ TRANSFORM = Transform(
     apply=lambda text: mail_parts.without(text, mail_parts.QUOTE),
     examples=(
         (
-            "Обновил, печатает.\n\n5 марта 2024 г. в 09:40, Поддержка <support@example.org> написал(а):\n> Обновите драйвер.\n>> Не печатает.",
+            "Обновил, печатает.\n\n5 марта 2024 г. в 09:40, A <a@b.org> написал(а):\n> Обновите.\n>> Не печатает.",
             "Обновил, печатает.",
         ),
         (
@@ -25,12 +25,12 @@ TRANSFORM = Transform(
             "2.4.1\nDebian 12",
         ),
         (
-            "Сброшен.\n\n________________________________\nОт: Иванов\nОтправлено: 5 марта 2024 г. 9:40\nКому: Поддержка\nТема: Пароль\n\nПрошу сбросить.",
+            "Сброшен.\n\n__________\nОт: Иванов\nОтправлено: 5 марта\nКому: Поддержка\nТема: Пароль\n\nПрошу сбросить.",
             "Сброшен.",
         ),
         (
-            "Subject: Fwd: x\n\nFrom: a@b.org\nSent: Monday\nTo: c@d.org\nSubject: x\n\nThe text that is passed on.",
-            "Subject: Fwd: x\n\nFrom: a@b.org\nSent: Monday\nTo: c@d.org\nSubject: x\n\nThe text that is passed on.",
+            "Subject: Fwd: x\n\nFrom: a@b.org\nSent: Monday\nTo: c@d.org\nSubject: x\n\nThe text.",
+            "Subject: Fwd: x\n\nFrom: a@b.org\nSent: Monday\nTo: c@d.org\nSubject: x\n\nThe text.",
         ),
         (
             "Он написал: всё хорошо.\nЕщё строка.",

@@ -1,7 +1,7 @@
 """Remove signatures from mail. Off unless asked for; meant for sources of mail.
 
-Changes  from a line "-- " to the end of the part (at most 15 lines); a closing such as "С уважением," or "Best regards,"
-         with the few short lines after it; "Sent from my iPhone".
+Changes  from a line "-- " to the end of the part (at most 15 lines); a closing such as "С уважением," or "Best
+         regards," with the few short lines after it; "Sent from my iPhone".
 Why      names, telephones and advertisements, the same under every mail.
 Misses   a name alone in the last line, with no closing above it.
 """
