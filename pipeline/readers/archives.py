@@ -58,7 +58,9 @@ def _faults(what: str) -> Iterator[None]:
     except DamagedStream:
         raise
     except _FAULTS as error:
-        raise DamagedStream("damaged_archive", f"{what}: {type(error).__name__}: {error}"[:500]) from None
+        is_cut = isinstance(error, EOFError) or "unexpected end of data" in str(error)
+        reason = "truncated" if is_cut else "damaged_archive"
+        raise DamagedStream(reason, f"{what}: {type(error).__name__}: {error}"[:500]) from None
     except OSError as error:
         # bz2 has no error number; a place before the file's beginning is "invalid argument".
         if error.errno not in (None, errno.EINVAL):

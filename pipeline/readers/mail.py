@@ -45,7 +45,7 @@ def parsed(content: bytes) -> tuple[str | None, str]:
 
 def _header(message: Message, name: str) -> str:
     raw = next((value for key, value in message.raw_items() if key.lower() == name.lower()), "")
-    raw = str(raw)
+    raw = _FOLD.sub(" ", str(raw)).strip()
     if not raw.isascii():  # bytes beyond ASCII, which the parser keeps as half surrogates
         return _FOLD.sub(" ", decoded(raw.encode("utf-8", "surrogateescape"))).strip()
     if "=?" in raw:

@@ -17,7 +17,7 @@ from pipeline.readers.source import Source
 from pipeline.readers.whole import Unreadable
 
 _ENVELOPE = re.compile(rb"From .{0,300}\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b.{0,40}\b\d{1,2}:\d{2}\b")
-_HEADER = re.compile(rb"(?:>?From |[!-9;-~]{1,100}:)")
+_HEADER = re.compile(rb"[!-9;-~]{1,100}:")
 _ESCAPED = re.compile(rb"^>(>*From )", re.MULTILINE)
 
 

@@ -188,14 +188,12 @@ def _scan(
                     kind = 5
             elif (byte == 0xD0 or byte == 0xD1) and position + 3 < end:
                 second = content[position + 1]
-                if byte == 0xD0 and (second == 0xBF or second == 0x9F):  # п, П
-                    if _same(content, position + 2, end, passport):
-                        kind = 7
-                elif (
-                    (byte == 0xD1 and second == 0x81) or (byte == 0xD0 and second == 0xA1)
-                ) and not previous & 1:  # с, С
-                    if _same(content, position + 2, end, series):
-                        kind = 7
+                is_p = byte == 0xD0 and (second == 0xBF or second == 0x9F)  # п, П
+                is_s = (byte == 0xD1 and second == 0x81) or (byte == 0xD0 and second == 0xA1)  # с, С
+                if (is_p and _same(content, position + 2, end, passport)) or (
+                    is_s and not previous & 1 and _same(content, position + 2, end, series)
+                ):
+                    kind = 7
             if not previous & 1 and its & 1 and byte < 0x80:  # a word starts
                 if position + 3 < end:
                     if first[byte]:

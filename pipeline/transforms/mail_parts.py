@@ -51,7 +51,8 @@ _CLOSING = re.compile(
     re.IGNORECASE,
 )
 _SENT_FROM = re.compile(
-    r"[ \t]*(?:sent from (?:my |the )?.{1,40}|(?:--\s*)?отправлено (?:с|из|через) .{1,60}|get outlook for .{1,20})[ \t]*$",
+    r"[ \t]*(?:sent from (?:my |the )?.{1,40}|(?:--\s*)?отправлено (?:с|из|через) .{1,60}|get outlook for .{1,20})"
+    r"[ \t]*$",
     re.IGNORECASE,
 )
 _DISCLAIMER = re.compile(
