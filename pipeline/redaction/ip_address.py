@@ -28,8 +28,9 @@ LOW = 32
 def _find(content: bytes, place: int) -> Span | None:
     if found := _V4.match(content, place, place + 18):
         return _v4(content, place, found)
-    if (found := _V6.match(content, place, place + 41)) and _is_v6(found[0]):
-        return found.span()
+    if found := _V6.match(content, place, place + 41):
+        text = found[0].removesuffix(b":") if not found[0].endswith(b"::") else found[0]
+        return (place, place + len(text)) if _is_v6(text) else None
     return None
 
 

@@ -130,8 +130,8 @@ def _scan(
     passport: np.ndarray,
     series: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    # Never more places than bytes, mostly one in a thousand: what is not written takes no memory. (Arrays that grow inside
-    # the loop made it twenty times slower.)
+    # Never more places than bytes, mostly one in a thousand: what is not written takes no memory. (Arrays that grow
+    # inside the loop made it four times slower.)
     capacity = starts[-1] - starts[0] + 4
     documents, places, kinds = np.empty(capacity, np.int32), np.empty(capacity, np.int64), np.empty(capacity, np.uint8)
     found = 0

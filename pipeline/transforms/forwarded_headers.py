@@ -19,8 +19,8 @@ TRANSFORM = Transform(
             "Накладная во вложении.",
         ),
         (
-            "See below.\n\n------ Forwarded message -----\nFrom: A <a@b.org>\nDate: Tue, Mar 5\nSubject: x\n\nThe text.",
-            "See below.\n\nThe text.",
+            "See:\n\n------ Forwarded message -----\nFrom: A <a@b.org>\nDate: Tue, Mar 5\nSubject: x\n\nThe text.",
+            "See:\n\nThe text.",
         ),
     ),
 )

@@ -24,7 +24,7 @@ def read(path: Path, content: bytes, **options):
 
 
 def test_a_csv_field_may_hold_line_ends_and_a_mark_is_no_part_of_a_name(tmp_path):
-    content = "\ufefftext,id\r\n\"one\r\ntwo \"\"q\"\"\",a\r\n\r\nвторая,b".encode()
+    content = '\ufefftext,id\r\n"one\r\ntwo ""q""",a\r\n\r\nвторая,b'.encode()
     assert read(tmp_path / "a.csv", content) == ([("a", 'one\r\ntwo "q"'), ("b", "вторая")], [])
 
 
