@@ -28,6 +28,8 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from manifests import storage
+from manifests.command_line import OneLineParser
+from manifests.config_help import help_width
 from manifests.errors import UserError
 from manifests.inputs import inputs_digest, write_inputs
 from manifests.manifest import (
@@ -305,13 +307,14 @@ def dry_run(config: BuildConfig, found: Inputs) -> str:
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
-    made = argparse.ArgumentParser(
+    made = OneLineParser(
         prog="python pipeline/build.py",
         description="Turn raw text into training shards and a manifest.",
-        epilog=f"{EXAMPLES}\nkeys of CONFIG.yaml, with defaults:\n{describe_config()}",
+        epilog=f"{EXAMPLES}\nkeys of CONFIG.yaml and of --set, with defaults (N counts from 0):\n"
+        f"{describe_config(help_width())}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("config", nargs="?", metavar="CONFIG.yaml", help="what to build; see examples/")
+    made.add_argument("config", nargs="?", metavar="CONFIG.yaml", help="what to build; see examples/local.yaml")
     made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one key, e.g. seed=7")
     made.add_argument("--dry-run", action="store_true", help="print files, bytes and tasks; read and write nothing")
     made.add_argument("--input", nargs="+", metavar="PATH", help="for a first try without a file: what to read")

@@ -1,6 +1,6 @@
 """Records that could not be read: kept aside with file, place, reason and first bytes, so that none is lost in silence.
 
-    bad records -> Quarantine -> .build/read/<key>.quarantine.parquet -> publish -> <root>/quarantine/<version>/
+bad records -> Quarantine -> .build/read/<key>.quarantine.parquet -> publish -> <root>/quarantine/<version>/
 """
 
 import dataclasses

@@ -1,0 +1,11 @@
+"""What all our commands do alike on a wrong option: one line on standard error, exit code 2."""
+
+import argparse
+from typing import NoReturn
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Says what is wrong in one line; argparse's own puts the usage above it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
