@@ -48,6 +48,8 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 MIN_TRAINED_VOCAB_SIZE = 300
 MAX_TRAINED_VOCAB_SIZE = 1_000_000
 FIRST_TRY_VOCAB_SIZE = 8192
+# Copies of a document. A model that sees one text more often than this has long learned it by heart.
+MAX_WEIGHT = 1000
 
 
 def _check(holds: bool, field: str, value: object, allowed: str) -> None:
@@ -85,7 +87,12 @@ class SourceConfig:
             _check(path != "" and "\0" not in path, f"paths.{index}", path, "a path, a glob or s3://bucket/prefix")
         _check(self.text != "", "text", self.text, "a field's name")
         _check(self.id != "", "id", self.id, "a field's name, or null for ids by place")
-        _check(self.weight > 0, "weight", self.weight, "above 0 (to leave a source out, remove it)")
+        _check(
+            0 < self.weight <= MAX_WEIGHT,
+            "weight",
+            self.weight,
+            f"above 0, up to {MAX_WEIGHT} (to leave it out, remove it)",
+        )
         if self.preset is not None:
             _resolve(self.preset, "preset")
 

@@ -87,6 +87,7 @@ def read_documents(task: ReadTask) -> Summary:
         Quarantine(task.quarantine_url) as quarantine,
     ):
         for file in task.files:
+            check_unchanged(file)
             reading = read_file(file.url, format=task.format, fields=task.fields)
             for records in reading:
                 for bad in records.bad:
@@ -96,6 +97,7 @@ def read_documents(task: ReadTask) -> Summary:
                 num_changed += changed
                 if kept.num_rows:
                     writer.write_table(kept, row_group_size=kept.num_rows)
+            check_unchanged(file)
             summary = reading.summary
             inputs.append(
                 [task.source, file.name, file.url, summary.num_bytes, f"sha256:{summary.sha256}", summary.num_records]
@@ -111,6 +113,19 @@ def read_documents(task: ReadTask) -> Summary:
         "num_changed": num_changed,
         "files": [task.documents_url, *([task.quarantine_url] if quarantine.num_rows else [])],
     }
+
+
+def check_unchanged(file: InputFile) -> None:
+    """UserError when a file is not the one that was listed: what was read of it may be neither the old nor the new."""
+    try:
+        identity = storage.stat(file.url).identity
+    except FileNotFoundError:
+        identity = "gone"
+    if identity != file.identity:
+        raise UserError(
+            f"source {file.source}: {file.url} changed while it was read (was {file.identity}, is {identity}): run the"
+            " same command again, and it is read as it is then"
+        )
 
 
 def _keep(records: Records, file: InputFile, task: ReadTask, end: Any) -> tuple[pa.Table, int]:
