@@ -134,9 +134,9 @@ def _keep(records: Records, file: InputFile, task: ReadTask, end: Any) -> tuple[
     """
     documents = records.documents
     schema = documents_schema(task.near.bands)
-    is_null = pc.is_null(documents["text"])
-    end("filter", "empty.null", pc.sum(is_null).as_py() or 0, 0)
-    documents = documents.filter(pc.invert(is_null))
+    if num_null := documents["text"].null_count:
+        end("filter", "empty.null", num_null, 0)
+        documents = documents.filter(pc.is_valid(documents["text"]))
     if not documents.num_rows:
         return schema.empty_table(), 0
     cleaned = clean(documents["text"].combine_chunks(), task.clean)
@@ -154,11 +154,14 @@ def _keep(records: Records, file: InputFile, task: ReadTask, end: Any) -> tuple[
     stays = np.flatnonzero(reason == 1)
     end("kept", None, len(stays), int(num_bytes[stays].sum()))
 
-    rows = pa.array(stays)
-    text = text.take(rows)
+    # Mostly all stay, and a copy of the text costs as much as hashing it.
+    ids = _ids(documents.select(["id", "record"]), file)
+    if len(stays) < len(text):
+        rows = pa.array(stays)
+        text, ids = text.take(rows), ids.take(rows)
     hashes = exact.content_hashes(text)
     kept = {
-        "id": _ids(documents.take(rows), file),
+        "id": ids,
         "text": text,
         "num_bytes": num_bytes[stays],
         "content_hash": pa.Array.from_buffers(
