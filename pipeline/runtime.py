@@ -13,6 +13,7 @@ The summaries return through Ray, never data: the object store stays small (OBJE
 
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,8 +33,19 @@ OBJECT_STORE_BYTES = 128 * 1024 * 1024
 TASK_MEMORY_BYTES = 1_500_000_000
 """What a unit may take, declared to Ray so that a node is never given more units than it has memory for."""
 
+CONNECT_SECONDS = 10
+"""How long a cluster's address may take to answer."""
+
 LISTING_THREADS = 16
 """Results read at once when a build goes on: on S3 each waits for the network, not for a core."""
+
+WORKER_ENVIRONMENT = {
+    # Batches of 16 MB come and go: given back to the kernel and faulted in again each time, they cost a fifth of the
+    # whole build (benchmarks/results, 2026-11-29: 21-23 MB per core-second, with these 25-26, at equal peak memory).
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 32),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 32),
+}
 
 MAX_RETRIES = 3
 """Times that Ray runs a unit again after its worker died or storage failed; then the unit is reported by name."""
@@ -91,6 +103,7 @@ class RayRuntime:
             "memory": self.memory_bytes,
             "max_retries": MAX_RETRIES,
             "retry_exceptions": [OSError],
+            "runtime_env": {"env_vars": WORKER_ENVIRONMENT},
         }
         remote = ray.remote(**options)(execute)  # type: ignore[call-overload]  # ray's stub lacks lists of exceptions
         in_flight: dict[Any, Unit] = {}
@@ -225,6 +238,7 @@ def start_ray(
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
     if address is not None:
         quiet.pop("include_dashboard")
+        _check_answers(address)
         try:
             ray.init(address=address, **quiet)
         except (ConnectionError, RuntimeError, ValueError) as error:
@@ -236,8 +250,8 @@ def start_ray(
         # Workers import our packages from where this driver found them, installed or not.
         root = str(Path(__file__).resolve().parents[1])
         paths = os.pathsep.join(path for path in (root, os.environ.get("PYTHONPATH")) if path)
-        ray.init(
-            address="local",  # without it, Ray would join whatever cluster somebody else started on this machine
+        # "local": without it, Ray would join whatever cluster somebody else started on this machine.
+        _start_local(
             num_cpus=num_cpus,
             object_store_memory=OBJECT_STORE_BYTES,
             runtime_env={"env_vars": {"PYTHONPATH": paths}},
@@ -248,6 +262,30 @@ def start_ray(
     # Never more than a core's share: a unit that asks for more than any node has would wait for ever.
     memory_bytes = min(TASK_MEMORY_BYTES, int(resources.get("memory", 0)) // num_cores)
     return RayRuntime(build_url=build_url, workers=workers or num_cores, memory_bytes=memory_bytes, progress=progress)
+
+
+def _check_answers(address: str) -> None:
+    """UserError unless something listens at HOST:PORT: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return  # "auto" and the like name no place
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        raise UserError(f"ray.address: no Ray answers at {address} ({error}): start one, or correct it") from error
+
+
+def _start_local(**options: Any) -> None:
+    """Start Ray here. Ray gives its own processes 30 s; on a machine that is busy it deserves a second try."""
+    import ray
+
+    try:
+        ray.init(address="local", **options)
+    except Exception as error:  # what Ray raises for this is a bare Exception
+        if "timed out during startup" not in str(error):
+            raise
+        ray.shutdown()
+        ray.init(address="local", **options)
 
 
 def stop_ray() -> None:

@@ -85,6 +85,7 @@ def read_documents(task: ReadTask) -> Summary:
 
     def found(quarantine: Quarantine) -> Iterator[pa.Table]:
         for file in task.files:
+            check_unchanged(file)
             reading = read_file(file.url, format=task.format, fields=task.fields)
             for records in reading:
                 for bad in records.bad:
@@ -93,6 +94,7 @@ def read_documents(task: ReadTask) -> Summary:
                 documents, num_null = texts.found(records, file.name)
                 end("filter", "empty.null", num_null, 0)
                 yield documents
+            check_unchanged(file)
             summary = reading.summary
             inputs.append(
                 [task.source, file.name, file.url, summary.num_bytes, f"sha256:{summary.sha256}", summary.num_records]
@@ -125,6 +127,19 @@ def read_documents(task: ReadTask) -> Summary:
     }
 
 
+def check_unchanged(file: InputFile) -> None:
+    """UserError when a file is not the one that was listed: what was read of it may be neither the old nor the new."""
+    try:
+        identity = storage.stat(file.url).identity
+    except FileNotFoundError:
+        identity = "gone"
+    if identity != file.identity:
+        raise UserError(
+            f"source {file.source}: {file.url} changed while it was read (was {file.identity}, is {identity}): run the"
+            " same command again, and it is read as it is then"
+        )
+
+
 def _keep(ids: pa.Array, text: pa.LargeStringArray, task: ReadTask, end: Any) -> pa.Table:
     """The batch's documents that stay, by documents_schema. The rest go to `end`."""
     schema = documents_schema(task.near.bands)
@@ -141,11 +156,13 @@ def _keep(ids: pa.Array, text: pa.LargeStringArray, task: ReadTask, end: Any) ->
     stays = np.flatnonzero(reason == 1)
     end("kept", None, len(stays), int(num_bytes[stays].sum()))
 
-    rows = pa.array(stays)
-    text = text.take(rows)
+    # Mostly all stay, and a copy of the text costs as much as hashing it.
+    if len(stays) < len(text):
+        rows = pa.array(stays)
+        text, ids = text.take(rows), ids.take(rows)
     hashes = exact.content_hashes(text)
     kept = {
-        "id": ids.take(rows),
+        "id": ids,
         "text": text,
         "num_bytes": num_bytes[stays],
         "content_hash": pa.Array.from_buffers(
