@@ -128,8 +128,8 @@ class RayRuntime:
                         ) from error
                     except ray.exceptions.RayError as error:
                         raise BuildError(
-                            f"stage {stage}, {unit.label}: Ray could not run it ({_first_line(error)}): see its logs, then"
-                            " run the same command again to go on from here"
+                            f"stage {stage}, {unit.label}: Ray could not run it ({_first_line(error)}): see its logs,"
+                            " then run the same command again to go on from here"
                         ) from error
                     bar.update(unit.num_bytes)
             finally:
@@ -143,8 +143,8 @@ def _explained(stage: str, unit: Unit, cause: BaseException) -> BaseException:
     if isinstance(cause, UserError):
         return cause
     return BuildError(
-        f"stage {stage}, {unit.label}: {type(cause).__name__}: {_first_line(cause)}; the same command, run again, goes on"
-        " from here; if it fails at the same place with storage in order, it is a defect: please report it"
+        f"stage {stage}, {unit.label}: {type(cause).__name__}: {_first_line(cause)}; the same command, run again, goes"
+        " on from here; if it fails at the same place with storage in order, it is a defect: please report it"
     )
 
 
