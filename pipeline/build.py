@@ -93,7 +93,7 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
 
     existing = existing_version(config)
     given = given_tokenizer(config.tokenizer)
-    check_version(existing, config, **({"tokenizer": given.sha256} if given else {}))
+    check_version(existing, config, tokenizer=given.sha256 if given else None)
     found = find_all_inputs(config)
     num_input_bytes = sum(file.num_bytes for file in found.files)
     say(f"found {len(found.files):,} files, {num_input_bytes / 1e6:,.1f} MB, in {len(config.sources)} sources")

@@ -1,4 +1,4 @@
-"""What is wrong with a request, told before anything is read or written under the data set's names."""
+"""What is wrong with a request, told before anything stands under the data set's names is replaced."""
 
 from collections.abc import Mapping
 
@@ -41,17 +41,26 @@ def existing_version(config: BuildConfig) -> Manifest | None:
     return load(url).manifest if storage.exists(url) else None
 
 
-def check_version(existing: Manifest | None, config: BuildConfig, **found: str) -> None:
+def check_version(
+    existing: Manifest | None, config: BuildConfig, *, inputs: str | None = None, tokenizer: str | None = None
+) -> None:
     """A version is immutable: refuse, by name, what would put other content under it.
+
+    Called as soon as each part is known, so that a wrong request does not wait for the whole corpus to be read.
 
     Args:
         existing: the manifest that stands there already, None where the version is free.
         config: what is to be built.
-        found: what is known of the content so far: `inputs` (its digest), `tokenizer` (its sha256).
+        inputs: the inputs' digest, None while it is not known.
+        tokenizer: the tokenizer's sha256, None while it is not known.
+
+    Raises:
+        UserError: naming up to three differences with both values.
     """
     if existing is None:
         return
     known = {"inputs": existing.inputs.digest, "tokenizer": existing.tokenizer.sha256}
+    found = {name: digest for name, digest in (("inputs", inputs), ("tokenizer", tokenizer)) if digest is not None}
     changed = changed_keys("digest", {name: known[name] for name in found}, found)
     changed += changed_keys("config", existing.config, determining(config))
     if changed:

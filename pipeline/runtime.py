@@ -40,8 +40,9 @@ LISTING_THREADS = 16
 """Results read at once when a build goes on: on S3 each waits for the network, not for a core."""
 
 WORKER_ENVIRONMENT = {
-    # Batches of 16 MB come and go: given back to the kernel and faulted in again each time, they cost a fifth of the
-    # whole build (benchmarks/results, 2026-11-29: 21-23 MB per core-second, with these 25-26, at equal peak memory).
+    # Batches of 16 MB come and go: given back to the kernel and faulted in again each time, they cost a tenth to a fifth
+    # of the whole build (benchmarks/inline_build.py in two alternating pairs on 100 MB of mixed text, 2026-11-29: 21.3
+    # and 22.6 MB per core-second without, 26.4 and 25.0 with these, at equal peak memory).
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_MMAP_THRESHOLD_": str(1 << 32),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 32),
@@ -119,11 +120,16 @@ class RayRuntime:
                         done[unit.key] = ray.get(ready[0])
                     except ray.exceptions.RayTaskError as error:
                         raise _explained(stage, unit, error.cause) from error.cause
-                    except ray.exceptions.RayError as error:
+                    except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
                         raise BuildError(
                             f"stage {stage}, {unit.label}: its worker died {MAX_RETRIES + 1} times"
                             f" ({_first_line(error)}); most often memory: use fewer workers, then run the same command"
                             " again to go on from here"
+                        ) from error
+                    except ray.exceptions.RayError as error:
+                        raise BuildError(
+                            f"stage {stage}, {unit.label}: Ray could not run it ({_first_line(error)}): see its logs,"
+                            " then run the same command again to go on from here"
                         ) from error
                     bar.update(unit.num_bytes)
             finally:
@@ -136,7 +142,10 @@ def _explained(stage: str, unit: Unit, cause: BaseException) -> BaseException:
     """A unit's exception as the driver raises it: the user's own mistakes as they are, the rest by the unit's name."""
     if isinstance(cause, UserError):
         return cause
-    return BuildError(f"stage {stage}, {unit.label}: {type(cause).__name__}: {_first_line(cause)}")
+    return BuildError(
+        f"stage {stage}, {unit.label}: {type(cause).__name__}: {_first_line(cause)}; the same command, run again, goes"
+        " on from here; if it fails at the same place with storage in order, it is a defect: please report it"
+    )
 
 
 def _first_line(error: BaseException) -> str:
