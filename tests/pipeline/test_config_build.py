@@ -140,8 +140,8 @@ def test_set_takes_lists_and_texts_with_equals_signs(load):
         ("dedup.near.threshold=1.01", "dedup.near.threshold: is 1.01, allowed: above 0, up to 1"),
         ("dedup.near.rows=0", "dedup.near.rows: is 0, allowed: 1 or more"),
         ("dedup=5", "dedup: is the number 5, expected keys with values"),
-        ("sources.0.format=xml", "sources.0.format: is the text 'xml', expected one of auto, jsonl, json, parquet, csv, text, "
-         "html, mbox, eml"),
+        ("sources.0.format=xml",
+         "sources.0.format: is the text 'xml', expected one of auto, jsonl, json, parquet, csv, text, html, mbox, eml"),
         ("sources.0.paths=x", "sources.0.paths: is the text 'x', expected a list: write [x]"),
         ("sources.0.paths=[]", "sources.0.paths: is [], allowed: at least one path"),
         ("sources.0.paths=[1]",
