@@ -7,8 +7,10 @@ Source  Rae et al. 2021 (Gopher), appendix A.1.1 and table A1; the defaults are 
 Misses  fluent nonsense and boilerplate. With the defaults it drops every short ticket and every text that is not
         English: see presets.py.
 
-A word is what white space separates. The hash sign and the ellipsis have a limit each, as in the paper. Stop words are
-counted once each, in any case; `languages` is a choice, not a sum: two words of one of them are enough.
+A word is what white space separates; one of nothing but punctuation does not count towards the number of words and
+their mean length, but does towards every share of words, as in datatrove's filter. The hash sign and the ellipsis have
+a limit each, as in the paper. Stop words are counted once each, in any case and with punctuation beside them;
+`languages` is a choice, not a sum: two words of one of them are enough.
 """
 
 from dataclasses import dataclass
@@ -74,11 +76,12 @@ REASONS = (
 def judge(statistics: Statistics, settings: Settings) -> np.ndarray:
     """int16 (n,): 0 keeps, i + 1 drops for REASONS[i]."""
     words, lines = statistics.num_words, statistics.num_lines
-    mean_word_chars = share(statistics.num_word_chars, words)
+    real_words = words - statistics.num_symbol_words
+    mean_word_chars = share(statistics.num_word_chars - statistics.num_symbol_word_chars, real_words)
     stop_words = np.max([statistics.num_stop_words(language) for language in settings.languages], axis=0)
     return first_failing(
-        below(words, settings.min_words),
-        above(words, settings.max_words),
+        below(real_words, settings.min_words),
+        above(real_words, settings.max_words),
         below(mean_word_chars, settings.min_mean_word_chars),
         above(mean_word_chars, settings.max_mean_word_chars),
         above(share(statistics.num_hash_signs, words), settings.max_hash_signs_per_word),

@@ -13,13 +13,14 @@ from typing import Any
 
 from manifests.errors import UserError
 from pipeline.filters import FILTERS
+from pipeline.kernels.language_model import language_labels
 
 _ENGLISH_OR_RUSSIAN = ["en", "ru"]
 
 PRESETS: dict[str, list[dict[str, dict[str, Any]]]] = {
     "none": [],
     # Rae et al. 2021 as published.
-    "gopher": [{"gopher_quality": {}}, {"repeated_lines": {}}],
+    "gopher": [{"gopher_repetition": {}}, {"gopher_quality": {}}],
     "documentation": [
         {
             "gopher_quality": {
@@ -78,7 +79,7 @@ def resolve(spec: str | Iterable[str | Mapping[str, Any]] | Mapping[str, Any]) -
     """(filter's name, its Settings) in the order they are asked.
 
     `spec` is a preset's name, or a list of filters, each a name (defaults) or {name: {setting: value}}, or one such
-    mapping.
+    mapping. `name@language` asks the filter of that language alone.
 
     Raises UserError for an unknown preset, filter or setting, naming the closest, and for a value a filter refuses.
     """
@@ -91,7 +92,11 @@ def resolve(spec: str | Iterable[str | Mapping[str, Any]] | Mapping[str, Any]) -
     filters: dict[str, Any] = {}
     for entry in spec:
         for name, settings in _entry(entry).items():
-            if _known(name, FILTERS, "filters: no filter is called") in filters:
+            plain, at, language = str(name).partition("@")
+            _known(plain, FILTERS, "filters: no filter is called")
+            if at:
+                _known(language, language_labels(), f"filters.{name}: no language is called")
+            if name in filters:
                 raise UserError(f"filters: {name} stands twice: put its settings together in one entry")
             filters[name] = _settings(name, settings)
     return tuple(filters.items())
@@ -106,7 +111,7 @@ def _entry(entry: Any) -> Mapping[Any, Any]:
 
 
 def _settings(name: str, values: Any) -> Any:
-    kind = FILTERS[name].Settings
+    kind = FILTERS[name.partition("@")[0]].Settings
     if values is not None and not isinstance(values, Mapping):
         raise UserError(
             f"filters.{name} is {values!r}: give its settings as {{setting: value}}, or nothing for defaults"

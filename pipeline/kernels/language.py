@@ -27,6 +27,8 @@ from pipeline.kernels.language_model import (
 
 NUM_REMEMBERED = 1 << 15
 """Words whose sums are remembered, 2.6 MB: it stays in the second-level cache's reach, and more gained nothing."""
+MIN_LETTERS = 20
+"""Below this many letters a label says nothing: it calls "OK" Polish, and every number English."""
 _FNV_START, _FNV_PRIME = np.uint32(2_166_136_261), np.uint32(16_777_619)
 _BEGIN, _END = ord("<"), ord(">")
 _EPSILON = 1e-5  # fastText adds it inside each logarithm

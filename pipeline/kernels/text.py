@@ -5,14 +5,17 @@ LargeStringArray --analyse--> Statistics (a column of numbers each)  -> pipeline
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.kernels.arrow import text_buffers
 from pipeline.kernels.columns import COUNTED
+from pipeline.kernels.language import MIN_LETTERS, Languages, detect
+from pipeline.kernels.language_model import language_labels
 from pipeline.kernels.stop_words import LANGUAGES, stop_word_table
 from pipeline.kernels.text_pass import analyse_batch
 from pipeline.kernels.unicode import character_table
@@ -24,8 +27,8 @@ class Statistics:
 
     Rules: a *word* is a run of characters that are not white space (`str.split()`), as Rae et al. count them, in every
     script; those without spaces (Chinese, Japanese, Thai) so have one word a clause. Words are compared byte for byte,
-    case and punctuation included. A *line* ends at "\\n", and a last "\\n" opens no further line; an *empty* line has no
-    characters at all.
+    case and punctuation included. A *line* ends at "\\n", and a last "\\n" opens no further line; an *empty* line has
+    no characters at all.
     """
 
     num_bytes: np.ndarray  # UTF-8
@@ -73,6 +76,7 @@ class Statistics:
     num_duplicate_10gram_chars: np.ndarray
     num_stop_words_en: np.ndarray  # how many different ones of STOP_WORDS["en"] occur, among runs of \\w, in any case
     num_stop_words_ru: np.ndarray
+    text: pa.LargeStringArray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         shapes = {column.shape for column in self.columns().values()}
@@ -86,9 +90,22 @@ class Statistics:
         """How many different stop words of `language`, one of stop_words.LANGUAGES, each document has."""
         return self.columns()[f"num_stop_words_{language}"]
 
+    @functools.cached_property
+    def languages(self) -> Languages:
+        """The language of each document: a kernel of its own, which runs when this is first asked for."""
+        if self.text is None:
+            raise ValueError("these statistics came without their text, so their languages cannot be told")
+        return detect(self.text)
+
+    def in_language(self, code: str) -> np.ndarray:
+        """bool (n,): documents of one language. Where letters are too few for the model, Cyrillic ones are Russian."""
+        told = self.languages.label == language_labels().index(code)
+        script = 2 * self.num_cyrillic_letters > self.num_letters
+        return np.where(self.num_letters < MIN_LETTERS, script & (code == "ru"), told)
+
     def columns(self) -> dict[str, np.ndarray]:
-        """The fields by name, in order."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        """The numbers by name, in order."""
+        return {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.name != "text"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,4 +143,4 @@ def analyse(text: pa.LargeStringArray) -> tuple[Statistics, Words]:
     analyse_batch(data, offsets, character_table(), *stop_word_table(), counts, hashes, word_offsets)
     names = (*COUNTED, *(f"num_stop_words_{language}" for language in LANGUAGES))
     columns = dict(zip(names, np.ascontiguousarray(counts.T), strict=True))
-    return Statistics(**columns), Words(hashes=hashes[: word_offsets[-1]], offsets=word_offsets)
+    return Statistics(**columns, text=text), Words(hashes=hashes[: word_offsets[-1]], offsets=word_offsets)

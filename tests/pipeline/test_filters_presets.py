@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from manifests.errors import UserError
-from pipeline.filters import gopher_quality, judge_all, length, repeated_lines
+from pipeline.filters import gopher_quality, gopher_repetition, judge_all, length
 from pipeline.filters.presets import PRESETS, resolve
 from pipeline.kernels.text import analyse
 from tests.pipeline.kernels_corpus import source_texts
@@ -22,7 +22,7 @@ def kept_fraction(preset: str, texts: list[str]) -> float:
 def test_a_preset_is_resolved_to_filters_in_order() -> None:
     assert resolve("gopher") == (
         ("gopher_quality", gopher_quality.Settings()),
-        ("repeated_lines", repeated_lines.Settings()),
+        ("gopher_repetition", gopher_repetition.Settings()),
     )
 
 
@@ -38,8 +38,8 @@ def test_names_and_settings_may_be_mixed_in_a_list() -> None:
 
 
 def test_one_mapping_is_its_filters_in_order() -> None:
-    assert resolve({"repeated_lines": None, "length": {"max_chars": 9}}) == (
-        ("repeated_lines", repeated_lines.Settings()),
+    assert resolve({"gopher_repetition": None, "length": {"max_chars": 9}}) == (
+        ("gopher_repetition", gopher_repetition.Settings()),
         ("length", length.Settings(max_chars=9)),
     )
 
@@ -64,7 +64,7 @@ def test_every_preset_resolves(name: str) -> None:
         ([{"gopher_quality": {"languages": ["de"]}}], "filters.gopher_quality.languages is ('de',): give a list"),
         ([{"gopher_quality": {"languages": []}}], "filters.gopher_quality.languages is (): give a list"),
         (
-            [{"repeated_lines": {"max_duplicate_line_fraction": 30}}],
+            [{"gopher_repetition": {"max_duplicate_line_fraction": 30}}],
             "max_duplicate_line_fraction is 30: give a number from 0 to 1",
         ),
         ([{"gopher_quality": {"max_mean_word_chars": float("nan")}}], "max_mean_word_chars is nan: give a number"),
