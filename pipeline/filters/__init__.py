@@ -2,7 +2,7 @@
 
 Statistics (kernels/text.py) --judge--> 0 keep | reason, for a whole batch at once
 
-1. one file a filter: Settings, REASONS, judge, EXAMPLES (which are its tests); one line here
+1. one file a filter: Settings, RULES, EXAMPLES (which are its tests); one line here
 2. presets.py: what a configuration says -> filters with their settings
 3. judge_all: the first filter in order that fails a document gives its reason
 
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pipeline.filters import c4, fineweb, gopher_quality, gopher_repetition, language, length
-from pipeline.filters.rules import Example
+from pipeline.filters.rules import Example, Rule, judge
 from pipeline.kernels.text import Statistics
 
 
@@ -28,15 +28,12 @@ class Filter(Protocol):
         """A frozen, keyword-only dataclass with defaults, checked when made."""
 
     @property
-    def REASONS(self) -> tuple[str, ...]:
-        """What documents are dropped for, in the order the rules are asked."""
+    def RULES(self) -> tuple[Rule, ...]:
+        """What documents are dropped for, in the order asked."""
 
     @property
     def EXAMPLES(self) -> tuple[Example, ...]:
         """Texts and their verdicts: every reason at least once."""
-
-    def judge(self, statistics: Statistics, settings: Any, /) -> np.ndarray:
-        """int16 (n,): 0 keeps, i + 1 drops for REASONS[i], the first rule that fails."""
 
 
 FILTERS: dict[str, Filter] = {
@@ -60,15 +57,16 @@ def judge_all(filters: Sequence[tuple[str, Any]], statistics: Statistics) -> tup
     reasons: list[str] = []
     for entry, settings in filters:
         name = entry.partition("@")[0]
-        failed = FILTERS[name].judge(statistics, settings)
-        undecided = (verdict == 0) & (failed > 0) & _judged(entry, asked, statistics)
+        rules = FILTERS[name].RULES
+        failed = judge(rules, statistics, settings)
+        undecided = (verdict == 0) & (failed > 0) & judged_by(entry, asked, statistics)
         verdict[undecided] = failed[undecided] + len(reasons)
-        reasons.extend(f"{name}.{reason}" for reason in FILTERS[name].REASONS)
+        reasons.extend(f"{name}.{rule.reason}" for rule in rules)
     return verdict, tuple(reasons)
 
 
-def _judged(entry: str, asked: Sequence[str], statistics: Statistics) -> np.ndarray:
-    """bool (n,): the documents that the entry is about."""
+def judged_by(entry: str, asked: Sequence[str], statistics: Statistics) -> np.ndarray:
+    """bool (n,): the documents that `entry` is about, where the entries `asked` stand beside it."""
     name, _, language_ = entry.partition("@")
     if language_:
         return statistics.in_language(language_)

@@ -14,10 +14,7 @@ the phrases, ASCII letters are compared in any case, and only where one of their
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from pipeline.filters.rules import Example, above, below, check_counts, first_failing
-from pipeline.kernels.text import Statistics
+from pipeline.filters.rules import Example, Rule, check_counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,17 +29,23 @@ class Settings:
         check_counts(self, "max_lorem_ipsum_lines", "max_curly_bracket_lines", "min_sentences")
 
 
-REASONS = ("lorem_ipsum", "curly_bracket", "too_few_sentences")
-
-
-def judge(statistics: Statistics, settings: Settings) -> np.ndarray:
-    """int16 (n,): 0 keeps, i + 1 drops for REASONS[i]."""
-    return first_failing(
-        above(statistics.num_lorem_ipsum_lines, settings.max_lorem_ipsum_lines),
-        above(statistics.num_curly_bracket_lines, settings.max_curly_bracket_lines),
-        below(statistics.num_prose_sentences, settings.min_sentences),
-    )
-
+RULES = (
+    Rule(
+        reason="lorem_ipsum",
+        setting="max_lorem_ipsum_lines",
+        values=lambda statistics, _: statistics.num_lorem_ipsum_lines,
+    ),
+    Rule(
+        reason="curly_bracket",
+        setting="max_curly_bracket_lines",
+        values=lambda statistics, _: statistics.num_curly_bracket_lines,
+    ),
+    Rule(
+        reason="too_few_sentences",
+        setting="min_sentences",
+        values=lambda statistics, _: statistics.num_prose_sentences,
+    ),
+)
 
 _FIVE = "It is late. Is it? It is! We go home now. Good night to all."
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.filters.rules import Example, above, below, check_counts, check_numbers, first_failing, share
+from pipeline.filters.rules import Example, Rule, check_counts, check_numbers, share
 from pipeline.kernels.text import Statistics
 
 _DUPLICATE_NGRAMS = (5, 6, 7, 8, 9, 10)
@@ -49,51 +49,46 @@ class Settings:
         check_counts(self, "min_top_ngram_repeats")
 
 
-REASONS = (
-    "too_many_duplicate_paragraphs",
-    "too_many_duplicate_paragraph_chars",
-    "too_many_duplicate_lines",
-    "too_many_duplicate_line_chars",
-    "too_frequent_2gram",
-    "too_frequent_3gram",
-    "too_frequent_4gram",
-    "too_many_duplicate_5grams",
-    "too_many_duplicate_6grams",
-    "too_many_duplicate_7grams",
-    "too_many_duplicate_8grams",
-    "too_many_duplicate_9grams",
-    "too_many_duplicate_10grams",
+def _top(n: int) -> Rule:
+    def values(statistics: Statistics, settings: Settings) -> np.ndarray:
+        columns = statistics.columns()
+        counts = columns[f"num_top_{n}gram_repeats"] >= (settings.min_top_ngram_repeats or 0)
+        return counts * share(columns[f"num_top_{n}gram_chars"], statistics.num_chars)
+
+    return Rule(reason=f"too_frequent_{n}gram", setting=f"max_top_{n}gram_char_fraction", values=values)
+
+
+def _duplicate(n: int) -> Rule:
+    def values(statistics: Statistics, _: Settings) -> np.ndarray:
+        return share(statistics.columns()[f"num_duplicate_{n}gram_chars"], statistics.num_chars)
+
+    return Rule(reason=f"too_many_duplicate_{n}grams", setting=f"max_duplicate_{n}gram_char_fraction", values=values)
+
+
+RULES = (
+    Rule(
+        reason="too_many_duplicate_paragraphs",
+        setting="max_duplicate_paragraph_fraction",
+        values=lambda statistics, _: share(statistics.num_duplicate_paragraphs, statistics.num_paragraphs),
+    ),
+    Rule(
+        reason="too_many_duplicate_paragraph_chars",
+        setting="max_duplicate_paragraph_char_fraction",
+        values=lambda statistics, _: share(statistics.num_duplicate_paragraph_chars, statistics.num_chars),
+    ),
+    Rule(
+        reason="too_many_duplicate_lines",
+        setting="max_duplicate_line_fraction",
+        values=lambda statistics, _: share(statistics.num_duplicate_lines, statistics.num_nonempty_lines),
+    ),
+    Rule(
+        reason="too_many_duplicate_line_chars",
+        setting="max_duplicate_line_char_fraction",
+        values=lambda statistics, _: share(statistics.num_duplicate_line_chars, statistics.num_chars),
+    ),
+    *(_top(n) for n in (2, 3, 4)),
+    *(_duplicate(n) for n in _DUPLICATE_NGRAMS),
 )
-
-
-def judge(statistics: Statistics, settings: Settings) -> np.ndarray:
-    """int16 (n,): 0 keeps, i + 1 drops for REASONS[i]."""
-    columns, chars = statistics.columns(), statistics.num_chars
-    top = [
-        above(share(columns[f"num_top_{n}gram_chars"], chars), getattr(settings, f"max_top_{n}gram_char_fraction"))
-        & ~below(columns[f"num_top_{n}gram_repeats"], settings.min_top_ngram_repeats)
-        for n in (2, 3, 4)
-    ]
-    duplicate = [
-        above(
-            share(columns[f"num_duplicate_{n}gram_chars"], chars),
-            getattr(settings, f"max_duplicate_{n}gram_char_fraction"),
-        )
-        for n in _DUPLICATE_NGRAMS
-    ]
-    return first_failing(
-        above(
-            share(statistics.num_duplicate_paragraphs, statistics.num_paragraphs),
-            settings.max_duplicate_paragraph_fraction,
-        ),
-        above(share(statistics.num_duplicate_paragraph_chars, chars), settings.max_duplicate_paragraph_char_fraction),
-        above(
-            share(statistics.num_duplicate_lines, statistics.num_nonempty_lines), settings.max_duplicate_line_fraction
-        ),
-        above(share(statistics.num_duplicate_line_chars, chars), settings.max_duplicate_line_char_fraction),
-        *top,
-        *duplicate,
-    )
 
 
 _ONLY_LINES = {f"max_top_{n}gram_char_fraction": None for n in (2, 3, 4)} | {

