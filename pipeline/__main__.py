@@ -3,26 +3,18 @@
 Exit codes: 0 done; 1 the thing asked about does not hold; 2 the request is wrong.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
+from manifests.command_line import OneLineParser
 from manifests.errors import UserError
 from pipeline.commands import COMMANDS
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line; argparse's own puts the usage above it."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
-
-
 def main(arguments: Sequence[str]) -> int:
     """Runs one command; returns its exit code."""
-    parser = _Parser(
+    parser = OneLineParser(
         prog="python -m pipeline",
         description="Looks at what a build reads, judges and drops. The build itself: python pipeline/build.py",
     )

@@ -45,6 +45,7 @@ def count_lines(
     `found`: prose.HAS_... bits of phrases that may occur. `seen`: scratch uint64, returned, grown where it was short.
     """
     num_newlines = count[columns.NUM_NEWLINES]
+    is_ascii = count[columns.NUM_CHARS] == count[columns.NUM_BYTES]
     # Lines and paragraphs share the table: between two paragraphs stands an empty line, which is not in it.
     seen, num_slots = _cleared(seen, num_newlines + 2)
     text_start = starts[0] if num_words else end
@@ -69,7 +70,7 @@ def count_lines(
                 count[columns.NUM_DUPLICATE_LINE_CHARS] += num_chars
                 count[columns.NUM_DUPLICATE_FILLED_LINE_CHARS] += num_chars * (word > first_word)
             if word > first_word:
-                _filled_line(data, line, line_end, table, starts[first_word], ends[word - 1], count)
+                _filled_line(data, line, line_end, table, starts[first_word], ends[word - 1], is_ascii, count)
                 if word - first_word >= MIN_PROSE_WORDS and not too_long:
                     _prose_line(data, starts, ends, first_word, word, found, count)
             # White space at both ends of the text is no part of its first and last paragraph.
@@ -90,7 +91,9 @@ def count_lines(
 
 
 @inlined
-def _filled_line(data: Any, line: Any, line_end: Any, table: Any, text_start: Any, text_end: Any, count: Any) -> None:
+def _filled_line(
+    data: Any, line: Any, line_end: Any, table: Any, text_start: Any, text_end: Any, is_ascii: Any, count: Any
+) -> None:
     """Count a line with words, the first of which begins at `text_start`, the last of which ends at `text_end`."""
     count[columns.NUM_FILLED_LINES] += 1
     first = np.uint32(data[text_start])
@@ -103,9 +106,13 @@ def _filled_line(data: Any, line: Any, line_end: Any, table: Any, text_start: An
     # As FineWeb counts it: a mark with white space after it does not end the line.
     count[columns.NUM_TERMINAL_LINES] += line_end == text_end and table[last] & TERMINAL != 0
     num_bytes = line_end - line
-    count[columns.NUM_SHORT_LINES] += num_bytes <= SHORT_LINE_CHARS or (
-        num_bytes <= 4 * SHORT_LINE_CHARS and _num_chars(data, line, line_end) <= SHORT_LINE_CHARS
-    )
+    is_short = num_bytes <= SHORT_LINE_CHARS
+    if not is_short and not is_ascii and num_bytes <= 4 * SHORT_LINE_CHARS:
+        num_chars = 0
+        for position in range(line, line_end):
+            num_chars += data[position] & 0xC0 != 0x80
+        is_short = num_chars <= SHORT_LINE_CHARS
+    count[columns.NUM_SHORT_LINES] += is_short
 
 
 @inlined

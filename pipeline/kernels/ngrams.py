@@ -81,16 +81,17 @@ def _name(keys: Any, first: Any, repeats: Any, candidates: Any, num_candidates: 
     """(place, repeats) of the commonest n-gram among the candidates, the first of several; fill `first` (the place
     where the n-gram of a place comes first) and `repeats` (how often, at that first place).
     """
-    num_slots = 64
+    num_slots, shift = 64, np.uint64(58)
     while num_slots < 2 * num_candidates:
         num_slots *= 2
+        shift -= np.uint64(1)
     slots[:num_slots] = 0
     mask = np.uint64(num_slots - 1)
     top_place, top_repeats = candidates[0], np.int32(1)
     for number in range(num_candidates):
         place = candidates[number]
         key = keys[place]
-        slot = mix64(key) & mask
+        slot = (key * MULTIPLIER) >> shift
         while True:
             taken = slots[slot]
             if taken == 0:
