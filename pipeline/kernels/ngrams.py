@@ -55,9 +55,9 @@ def count_repetition(
             count[FIRST_TOP_NGRAM + 2 * (n - 2) + 1] = top_repeats * num_chars
         num_repeated = 0
         for number in range(num_candidates):
-            place = candidates[number]
-            candidates[num_repeated] = place
-            num_repeated += repeats[first[place]] > 1
+            place = np.uint32(candidates[np.uint64(number)])
+            candidates[np.uint64(num_repeated)] = place
+            num_repeated += repeats[np.uint32(first[place])] > 1
         if n == _FIRST_DUPLICATE:
             for number in range(num_repeated):
                 seen[candidates[number]] = 0
@@ -88,17 +88,18 @@ def _name(keys: Any, first: Any, repeats: Any, candidates: Any, num_candidates: 
     slots[:num_slots] = 0
     mask = np.uint64(num_slots - 1)
     top_place, top_repeats = candidates[0], np.int32(1)
+    # Indices are unsigned: for a signed one numba asks each time whether it counts from the end.
     for number in range(num_candidates):
-        place = candidates[number]
+        place = np.uint32(candidates[np.uint64(number)])
         key = keys[place]
         slot = (key * MULTIPLIER) >> shift
         while True:
-            taken = slots[slot]
+            taken = np.uint32(slots[slot])
             if taken == 0:
                 slots[slot] = place + 1  # 0 marks a free slot
                 first[place], repeats[place] = place, 1
                 break
-            earlier = taken - 1
+            earlier = np.uint32(taken - np.uint32(1))
             if keys[earlier] == key:
                 first[place] = earlier
                 repeats[earlier] += 1
