@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     statistics, _ = analyse(sample.text)
     inspection = inspect(filters, statistics, sample.text, sample.names)
     size = f"{int(statistics.num_bytes.sum()) / 1e6:,.1f} MB of text"
-    part = "the whole source" if sample.is_whole else f"the heads of {sample.num_files_read:,} of its files"
+    part = "the whole source" if sample.is_whole else f"from the beginning of each of {sample.num_files_read:,} files"
     described = f"{size}, {part}."
     title = f"{config.name}: {source.name}"
     if options.html:
