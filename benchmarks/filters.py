@@ -151,13 +151,13 @@ def by_size(sources: Sequence[Source]) -> dict[str, float]:
     """MB per core-second of all six filters, by the length of the documents."""
     every = resolve([*PUBLISHED, "length", "language"])
     text = pa.concat_arrays([source.text for source in sources])
-    sizes = np.diff(np.frombuffer(text.buffers()[1], np.int64, len(text) + 1))
+    sizes: np.ndarray = np.diff(np.frombuffer(text.buffers()[1], np.int64, len(text) + 1))
     manuals = [page for source in sources if source.name == "docs/debian_manuals" for page in source.text.to_pylist()]
     joined = "\n\n".join(manuals).encode()
     long = [joined[start : start + 1_000_000].decode(errors="ignore") for start in range(0, len(joined), 1_000_000)]
     groups = {
         "documents of 400 to 600 bytes": text.take(pa.array(np.flatnonzero((sizes >= 400) & (sizes <= 600))[:16_000])),
-        "documents of 2 to 8 kB": text.take(pa.array(np.flatnonzero((sizes >= 2e3) & (sizes <= 8e3))[:4_000])),
+        "documents of 2 to 8 kB": text.take(pa.array(np.flatnonzero((sizes >= 2_000) & (sizes <= 8_000))[:4_000])),
         "documents of 1 MB": pa.array(long, pa.large_string()),
     }
     return {

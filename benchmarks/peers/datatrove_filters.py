@@ -19,21 +19,23 @@ from pathlib import Path
 from typing import Any
 
 import zstandard
-from datatrove.data import Document
-from datatrove.pipeline.filters import (
+
+# datatrove is installed in the peer's Python alone, so our type checker does not find it.
+from datatrove.data import Document  # type: ignore[import-not-found]  # see above
+from datatrove.pipeline.filters import (  # type: ignore[import-not-found]  # see above
     C4QualityFilter,
     FineWebQualityFilter,
     GopherQualityFilter,
     GopherRepetitionFilter,
 )
-from datatrove.utils.typeshelper import Languages
-from datatrove.utils.word_tokenizers import WordTokenizer
+from datatrove.utils.typeshelper import Languages  # type: ignore[import-not-found]  # see above
+from datatrove.utils.word_tokenizers import WordTokenizer  # type: ignore[import-not-found]  # see above
 
 CITATIONS = re.compile(r"(\[[0-9]*\]|\[edit\]|\[citation needed\])+$")
 SENTENCE_END = re.compile(r"[.?!…][\"')\]}»”’]*$")
 
 
-class Spaces(WordTokenizer):
+class Spaces(WordTokenizer):  # type: ignore[misc]  # see above
     """Our splitting, in datatrove's interface."""
 
     def word_tokenize(self, text: str) -> list[str]:

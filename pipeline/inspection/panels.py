@@ -49,7 +49,7 @@ class Panel:
     """Documents this rule alone would drop."""
     num_first: int
     """Documents it is the stated reason for: the first rule that failed."""
-    quantiles: tuple[float, float, float, float, float]
+    quantiles: tuple[float, ...]
     """Least, 1 %, median, 99 %, largest."""
     is_log: bool
     edges: np.ndarray

@@ -55,9 +55,9 @@ def count_repetition(
             count[FIRST_TOP_NGRAM + 2 * (n - 2) + 1] = top_repeats * num_chars
         num_repeated = 0
         for number in range(num_candidates):
-            place = np.uint32(candidates[np.uint64(number)])
-            candidates[np.uint64(num_repeated)] = place
-            num_repeated += repeats[np.uint32(first[place])] > 1
+            repeated = np.uint32(candidates[np.uint64(number)])
+            candidates[np.uint64(num_repeated)] = repeated
+            num_repeated += repeats[np.uint32(first[repeated])] > 1
         if n == _FIRST_DUPLICATE:
             for number in range(num_repeated):
                 seen[candidates[number]] = 0
