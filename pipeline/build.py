@@ -204,6 +204,7 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
         skipped_files=[storage.basename(file.url) for file in found.skipped],
         num_pairs=dropped.num_pairs,
         cleaned_documents=documents.num_changed,
+        redacted=documents.redacted,
     )
     storage.write_bytes(storage.join(root, f"reports/{config.version}.html"), report.render(manifest, facts))
     return load(save(manifest, root))

@@ -29,6 +29,7 @@ __all__ = [
     "ExampleConfig",
     "NearConfig",
     "RayConfig",
+    "RedactConfig",
     "ShardsConfig",
     "SourceConfig",
     "TokenizerConfig",
@@ -64,18 +65,38 @@ def _check_name(field: str, value: str) -> None:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class CleanConfig:
+    """Which transforms clean the text: pipeline/transforms/ says what each does."""
+
+    unicode: Literal["nfc", "none"] = setting("nfc: canonical composition, compatibility forms such as x² stay", "nfc")
+    control_characters: Literal["remove", "keep"] = setting("NUL, escape sequences and their like", "remove")
+    newlines: Literal["unify", "keep"] = setting("CR LF, CR, vertical tab and form feed become LF", "unify")
+    zero_width: Literal["remove", "keep"] = setting(
+        "invisible characters, save joiners that scripts and emoji need", "remove"
+    )
+    mojibake: Literal["repair", "keep"] = setting("text decoded by a wrong character set on its way", "keep")
+    quoted_replies: Literal["remove", "keep"] = setting("mail: what a reply quotes", "keep")
+    forwarded_headers: Literal["remove", "keep"] = setting("mail: the headers of what is forwarded", "keep")
+    signatures: Literal["remove", "keep"] = setting("mail: signatures and closings", "keep")
+    disclaimers: Literal["remove", "keep"] = setting("mail: legal disclaimers and list footers", "keep")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceConfig:
     """One named group of input files."""
 
     name: str = setting("what manifest and report call it: letters, digits, - and _")
     paths: tuple[str, ...] = setting("files, folders (recursive) and globs (* ? [] **), local or s3://bucket/key")
-    format: Literal["auto", "jsonl", "parquet", "text"] = setting("auto: by content and name", "auto")
+    format: Literal["auto", "jsonl", "json", "parquet", "csv", "text", "html", "mbox", "eml"] = setting(
+        "auto: by content and name; archives are opened in any case", "auto"
+    )
     text: str = setting("the field that holds the text; a.b for a field inside another", "text")
     id: str | None = setting(
         "the field that holds the id; a record without it, or null here: its place is its id", "id"
     )
     weight: float = setting("copies of each document in training; 2.5: two, and of half of them a third", 1.0)
     priority: int = setting("of two duplicates the one from the source with the higher priority stays", 0)
+    clean: CleanConfig | None = setting("cleaning for this source alone, instead of the common `clean`", None)
     preset: str | None = setting(
         "filters for this source alone, by a preset's name, instead of the common `filters`", None
     )
@@ -98,15 +119,21 @@ class SourceConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CleanConfig:
-    """Which transforms clean the text: pipeline/transforms/ says what each does."""
+class RedactConfig:
+    """What is replaced by a typed placeholder: pipeline/redaction/ says what each rule finds, keeps and misses."""
 
-    unicode: Literal["nfc", "none"] = setting("nfc: canonical composition, compatibility forms such as x² stay", "nfc")
-    control_characters: Literal["remove", "keep"] = setting("NUL, escape sequences and their like", "remove")
-    newlines: Literal["unify", "keep"] = setting("CR LF, CR, vertical tab and form feed become LF", "unify")
-    zero_width: Literal["remove", "keep"] = setting(
-        "invisible characters, save joiners that scripts and emoji need", "remove"
-    )
+    all: bool = setting("every rule whose own key does not say otherwise", False)
+    email: bool | None = setting("e-mail addresses -> [EMAIL]; null: as `all`", None)
+    phone: bool | None = setting("telephone numbers -> [PHONE]", None)
+    ip_address: bool | None = setting("IPv4 and IPv6 addresses -> [IP_ADDRESS]", None)
+    payment_card: bool | None = setting("payment cards by issuer and Luhn digit -> [PAYMENT_CARD]", None)
+    iban: bool | None = setting("bank accounts by length and remainder -> [IBAN]", None)
+    inn: bool | None = setting("Russian taxpayer numbers by check digits -> [INN]", None)
+    snils: bool | None = setting("Russian social insurance numbers by check digits -> [SNILS]", None)
+    passport: bool | None = setting("Russian passports -> [PASSPORT]", None)
+    api_key: bool | None = setting("keys and tokens of services -> [API_KEY]", None)
+    private_key: bool | None = setting("blocks of private keys -> [PRIVATE_KEY]", None)
+    url_password: bool | None = setting("passwords in URLs -> [PASSWORD]", None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -236,6 +263,7 @@ class BuildConfig:
     output: str = setting("root of the data set: a folder or s3://bucket/prefix")
     sources: tuple[SourceConfig, ...] = setting("the input, a list of sources")
     clean: CleanConfig = setting("cleaning of the text", CleanConfig)
+    redact: RedactConfig = setting("people's data and secrets", RedactConfig)
     filters: Any = setting(
         "a preset's name, or a list of filters: names or {name: {setting: value}}; [] filters nothing", ()
     )
@@ -340,6 +368,8 @@ def determining(config: BuildConfig) -> dict[str, Any]:
     for source in sorted(config.sources, key=lambda item: item.name):
         entry = as_plain(source)
         del entry["paths"], entry["preset"]
+        if source.clean is None:
+            del entry["clean"]  # the common one, said once
         entry["filters"] = [{name: as_plain(chosen)} for name, chosen in resolved_filters(config, source)]
         values["sources"].append(entry)
     return values

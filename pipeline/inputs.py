@@ -19,6 +19,7 @@ from manifests import storage
 from manifests.objects import ObjectInfo
 from manifests.yaml_config import ConfigError
 from pipeline.config import SourceConfig
+from pipeline.readers.names import no_data
 
 # A unit of work of some seconds: Ray starts 1,600 tasks a second and a worker reads 150 MB/s or more (text.md).
 TARGET_GROUP_BYTES = 64 << 20
@@ -184,13 +185,9 @@ def _printable(name: str) -> str:
 
 def _no_data(info: ObjectInfo, below: str) -> str | None:
     """Why the file is no data, or None. `below` is its path below the path given, empty where it was named in full."""
-    for part in filter(None, below.split("/")):
-        if part.startswith("."):
-            return "a hidden file or folder"
-        if part.startswith("_"):
-            return "a marker (its name, or its folder's, starts with _)"
-    if below.endswith(".crc"):
-        return "a checksum file"
+    reason = no_data(below)
+    if reason is not None:
+        return reason
     path = storage.local_path(info.url)
     if info.num_bytes == 0 and path is not None and not path.exists():
         return "a link to nothing"

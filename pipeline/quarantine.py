@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from manifests import storage
 from pipeline.documents import open_parquet
 from pipeline.readers import BadRecord
+from pipeline.texts import file_of
 
 SCHEMA = pa.schema(
     [
@@ -46,7 +47,7 @@ class Quarantine:
         if self._writer is None:
             stream = self._open.enter_context(storage.atomic_writer(self._url))
             self._writer = self._open.enter_context(pq.ParquetWriter(stream, SCHEMA, compression="zstd"))
-        rows = [{**dataclasses.asdict(bad), "source": source, "file": file} for bad in records]
+        rows = [{**vars(bad), "source": source, "file": file_of(file, bad.member)} for bad in records]
         self._writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
         self.num_rows += len(rows)
 

@@ -36,6 +36,8 @@ class Facts:
     """Near-duplicate candidates whose similarity was measured."""
     cleaned_documents: int
     """Documents whose text a transform changed."""
+    redacted: Mapping[str, int]
+    """Replacements by redaction rule."""
 
 
 def in_words(manifest: Manifest, report_url: str) -> str:

@@ -7,7 +7,7 @@ imported for every `--help`, so what is slow to load (numba, Ray) is imported in
 import argparse
 from typing import Protocol
 
-from pipeline.commands import inspect
+from pipeline.commands import inspect, read
 
 
 class Command(Protocol):
@@ -22,4 +22,5 @@ class Command(Protocol):
 
 COMMANDS: dict[str, Command] = {
     "inspect": inspect,
+    "read": read,
 }

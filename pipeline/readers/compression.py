@@ -24,6 +24,9 @@ import zstandard
 # bomb costs time, never memory.
 READ_BYTES = 256 << 10
 PIECE_BYTES = 1 << 20
+# At the start of a member the reads are small and grow: what lies beyond its end is put back, and a file can be made of
+# a million members.
+FIRST_READ_BYTES = 4 << 10
 MAX_WINDOW_BYTES = 1 << 31
 MAX_XZ_BYTES = 1 << 30
 
@@ -72,19 +75,28 @@ class _Input:
     """A stream with a few bytes put back: what a decoder left over, or what was read to recognise the file."""
 
     def __init__(self, stream: Readable, head: bytes) -> None:
-        self.stream, self.head = stream, head
+        self.stream = stream
+        self._head, self._used = head, 0
 
     def read(self, size: int) -> bytes:
         """`size` bytes, fewer only at the end."""
-        data, self.head = self.head[:size], self.head[size:]
-        return data + read_exactly(self.stream, size - len(data)) if len(data) < size else data
+        data = self._head[self._used : self._used + size]
+        self._used += len(data)
+        if len(data) == size:
+            return data
+        self._head, self._used = b"", 0
+        return data + read_exactly(self.stream, size - len(data))
 
     def put_back(self, data: bytes) -> None:
-        self.head = data + self.head
+        """`data` is the end of what was read last."""
+        if len(data) <= self._used and self._head.endswith(data, 0, self._used):
+            self._used -= len(data)
+        else:
+            self._head, self._used = data + self._head[self._used :], 0
 
     def skip_zeros(self) -> bytes:
         """Leaves zero padding behind; gives the first bytes after it, which stay unread. Empty at the end."""
-        while data := self.read(READ_BYTES):
+        while data := self.read(FIRST_READ_BYTES):
             if rest := data.lstrip(b"\0"):
                 self.put_back(rest)
                 return rest
@@ -113,8 +125,10 @@ def _gzip(source: _Input) -> Iterator[bytes]:
 
 def _gzip_member(source: _Input) -> Iterator[bytes]:
     decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    size = FIRST_READ_BYTES
     while not decoder.eof:
-        data = source.read(READ_BYTES)
+        data = source.read(size)
+        size = min(2 * size, READ_BYTES)
         if not data:
             raise DamagedStream("truncated", "the gzip data ends inside a member")
         while data and not decoder.eof:
@@ -124,7 +138,7 @@ def _gzip_member(source: _Input) -> Iterator[bytes]:
             try:
                 piece = decoder.decompress(data, PIECE_BYTES)
             except zlib.error as error:
-                yield _gzip_until_fault(before, data)
+                yield from _gzip_until_fault(before, data)
                 raise DamagedStream("damaged_stream", str(error)) from None
             if piece:
                 yield piece
@@ -132,12 +146,17 @@ def _gzip_member(source: _Input) -> Iterator[bytes]:
     source.put_back(decoder.unused_data)
 
 
-def _gzip_until_fault(decoder: Any, data: bytes) -> bytes:
-    pieces = []
+def _gzip_until_fault(decoder: Any, data: bytes) -> Iterator[bytes]:
+    pieces: list[bytes] = []
+    num_bytes = 0
     with contextlib.suppress(zlib.error):  # the fault the caller is about to report
         for index in range(len(data)):
             pieces.append(decoder.decompress(data[index : index + 1]))
-    return b"".join(pieces)
+            num_bytes += len(pieces[-1])
+            if num_bytes >= PIECE_BYTES:
+                yield b"".join(pieces)
+                pieces, num_bytes = [], 0
+    yield b"".join(pieces)
 
 
 def _zstd(source: _Input) -> Iterator[bytes]:

@@ -43,7 +43,7 @@ _MISSING = msgspec.UNSET
 
 def read(source: Source, fields: Fields, limits: Limits) -> Iterator[Records]:
     """The file's records in order, in batches of about `limits.batch_bytes`."""
-    parse = _Parser(fields)
+    parse = Parser(fields)
     batch = Batch(limits)
     number = 1  # of the next line
     lines = _Lines(limits.max_record_bytes)
@@ -122,13 +122,13 @@ class _Lines:
         return line if num_bytes <= self._max_bytes else _TooLong(line, num_bytes)
 
 
-class _Refused(Exception):
+class Refused(Exception):
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(reason, detail)
         self.reason, self.detail = reason, detail
 
 
-class _Parser:
+class Parser:
     """Lines -> (id, text) by the rules above."""
 
     def __init__(self, fields: Fields) -> None:
@@ -167,7 +167,7 @@ class _Parser:
             decoded = list(map(self._decode, lines))
             texts = pa.array(list(map(self._text, decoded)), pa.large_string())
             identities = list(map(self._id, decoded))
-        except (ValueError, TypeError, RecursionError, _Refused):
+        except (ValueError, TypeError, RecursionError, Refused):
             # Some line is not plain: msgspec's and Arrow's errors are ValueErrors and TypeErrors.
             return self._careful_block(lines, number, batch)
         try:
@@ -183,7 +183,7 @@ class _Parser:
             if line.removeprefix(BOM).strip(WHITE_SPACE):
                 try:
                     identity, text = self.line(line)
-                except _Refused as refusal:
+                except Refused as refusal:
                     batch.bad.append(
                         BadRecord(
                             place=f"line {number}",
@@ -202,9 +202,9 @@ class _Parser:
         return number
 
     def line(self, line: bytes) -> tuple[str | None, str | None]:
-        """One line's id and text; _Refused says why there are none."""
+        """One line's id and text; Refused says why there are none."""
         if isinstance(line, _TooLong):
-            raise _Refused("record_too_long", f"the line has {line.num_bytes} bytes")
+            raise Refused("record_too_long", f"the line has {line.num_bytes} bytes")
         line = line.removeprefix(BOM)
         try:
             return self._one(line)
@@ -234,7 +234,7 @@ def _inside(value: Any, path: str, way: str) -> Any:
     if value is _MISSING or value is None:
         return value
     if not isinstance(value, dict):
-        raise _Refused("wrong_type", f'"{way}" is {_kind(value)}, a path goes through objects only')
+        raise Refused("wrong_type", f'"{way}" is {_kind(value)}, a path goes through objects only')
     if path in value:
         return value[path]
     head, dot, rest = path.partition(".")
@@ -248,8 +248,8 @@ def _as_text(value: Any, line: bytes, path: str) -> str | None:
         return _LONE_SURROGATE.sub("\ufffd", value)
     if value is _MISSING:
         found = ", ".join(_LONE_SURROGATE.sub("\ufffd", key) for key in sorted(_careful_json(line))) or "none"
-        raise _Refused("missing_field", f'there is no field "{path}"; fields found: {found[:MAX_DETAIL_CHARS]}')
-    raise _Refused("wrong_type", f'"{path}" is {_kind(value)}, expected text')
+        raise Refused("missing_field", f'there is no field "{path}"; fields found: {found[:MAX_DETAIL_CHARS]}')
+    raise Refused("wrong_type", f'"{path}" is {_kind(value)}, expected text')
 
 
 def _as_id(value: Any) -> str | None:
@@ -269,15 +269,15 @@ def _careful_json(line: bytes) -> dict[str, Any]:
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
-        raise _Refused("invalid_utf8", f"byte {error.start} of the line: {error.reason}") from None
+        raise Refused("invalid_utf8", f"byte {error.start} of the line: {error.reason}") from None
     try:
         value = json.loads(text, parse_int=_parse_int, parse_constant=_no_constant)
     except RecursionError:
         raise
     except ValueError as error:
-        raise _Refused("invalid_json", str(error)) from None
+        raise Refused("invalid_json", str(error)) from None
     if not isinstance(value, dict):
-        raise _Refused("not_an_object", f"the line is {'null' if value is None else _kind(value)}")
+        raise Refused("not_an_object", f"the line is {'null' if value is None else _kind(value)}")
     return value
 
 
@@ -299,16 +299,16 @@ def _in_fresh_stack(
     parse: Callable[[bytes], tuple[str | None, str | None]], line: bytes
 ) -> tuple[str | None, str | None]:
     result: tuple[str | None, str | None] = (None, None)
-    refusal: _Refused | None = None
+    refusal: Refused | None = None
 
     def run() -> None:
         nonlocal result, refusal
         try:
             result = parse(line)
-        except _Refused as error:
+        except Refused as error:
             refusal = error
         except RecursionError:
-            refusal = _Refused("too_deep", "nested beyond what the parser follows")
+            refusal = Refused("too_deep", "nested beyond what the parser follows")
 
     thread = threading.Thread(target=run)
     thread.start()

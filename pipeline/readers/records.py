@@ -3,13 +3,15 @@
 The account is exact: a file's records = documents given + the `num_records` of its bad records, and nothing else.
 """
 
+import re
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 # One row a document. `id` is null where the record has none; `record` is its place in the file, from 1: the line of a
-# JSON lines file, the row of a Parquet file, 1 for a text file. `text` is null where the record says null: reading does
-# not judge emptiness, the caller drops null, empty and blank texts by name.
+# JSON lines or CSV file, the row of a Parquet file, the message of an mbox, 1 for a file that is one document. `text`
+# is null where the record says null: reading does not judge emptiness, the caller drops null, empty and blank texts by
+# name.
 SCHEMA = pa.schema([("id", pa.large_string()), ("record", pa.int64()), ("text", pa.large_string())])
 
 # Why a record, or the rest of a file, was not read. These words stand in reports and manifests: do not rename them.
@@ -24,7 +26,17 @@ REASONS = {
     "truncated": "the compressed file ends before its data does",
     "damaged_stream": "the compressed or encoded file does not decode from here on",
     "window_too_large": "the zstd frame needs a larger window than the stated limit",
+    "expands_too_much": "the compressed file gives far more plain bytes than the stated limit allows",
     "damaged_parquet": "the Parquet file, or a part of it, cannot be decoded",
+    "wrong_columns": "the row of the table has another number of fields than its header",
+    "invalid_row": "the row of the table cannot be parsed",
+    "unclosed_quote": "a quoted field of the table never ends",
+    "damaged_message": "the mail cannot be parsed",
+    "damaged_html": "the page cannot be parsed",
+    "damaged_archive": "the archive breaks off or breaks here",
+    "encrypted": "the archive's member asks for a password",
+    "not_a_file": "the archive's member is a link or a device: it is never followed",
+    "nested_too_deep": "archives inside archives beyond the stated depth",
     "unknown_format": "neither content nor name tells the format",
 }
 
@@ -46,6 +58,8 @@ class BadRecord:
     num_bytes: int
     first_bytes: bytes
     num_records: int = 1
+    member: str = ""
+    """Inside an archive: the path of the file there."""
 
     def __post_init__(self) -> None:
         assert self.reason in REASONS, self.reason
@@ -58,6 +72,8 @@ class Records:
 
     documents: pa.Table
     bad: tuple[BadRecord, ...] = ()
+    member: str = ""
+    """Inside an archive: the path of the file there, the same for all documents of the batch."""
 
     @property
     def text(self) -> pa.LargeStringArray:
@@ -81,11 +97,22 @@ class Limits:
     """Bounds that keep memory flat whatever a file holds.
 
     `max_record_bytes`: a longer line, text or file of text is quarantined as record_too_long. `batch_bytes`: about how
-    much text one `Records` holds (at most one record more).
+    much text one `Records` holds (at most one record more). `free_expansion_bytes`, `max_expansion`: a compressed file
+    gives at most that many plain bytes, plus that many times its own size, members of archives included; then it is a
+    bomb. Real logs reach 100 times; gzip cannot go beyond 1,032.
     """
 
     max_record_bytes: int = 64 << 20
     batch_bytes: int = 16 << 20
+    free_expansion_bytes: int = 256 << 20
+    max_expansion: int = 250
+
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _whole(text: str | None) -> str | None:
+    return None if text is None else _LONE_SURROGATE.sub("\ufffd", text)
 
 
 class Batch:
@@ -100,6 +127,8 @@ class Batch:
 
     def _clear(self) -> None:
         self._chunks: list[tuple[pa.Array, pa.Array, pa.Array]] = []
+        self._rows: list[tuple[str | None, int, str | None]] = []
+        self._num_row_chars = 0
         self._num_bytes = 0
         self.bad: list[BadRecord] = []
 
@@ -108,8 +137,22 @@ class Batch:
         self._chunks.append((ids, records, texts))
         self._num_bytes += texts.nbytes
 
+    def add_one(self, identity: str | None, record: int, text: str | None) -> None:
+        """One document, for readers that come by them singly. Halves of surrogate pairs become U+FFFD."""
+        self._rows.append((_whole(identity), record, _whole(text)))
+        self._num_row_chars += len(text or "")
+        # Handed on in blocks, so that the strings do not pile up beside the arrays made of them.
+        if self._num_row_chars > 1 << 20 or len(self._rows) >= 10_000:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._rows:
+            columns = zip(*self._rows, strict=True)
+            self.add(*(pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)))
+            self._rows, self._num_row_chars = [], 0
+
     def __bool__(self) -> bool:
-        return bool(self._chunks or self.bad)
+        return bool(self._chunks or self._rows or self.bad)
 
     @property
     def full(self) -> bool:
@@ -117,6 +160,7 @@ class Batch:
 
     def take(self) -> Records:
         """Everything gathered so far; the batch is empty afterwards."""
+        self._flush()
         chunks = self._chunks or [tuple(pa.array([], column.type) for column in SCHEMA)]
         columns = [pa.concat_arrays(column) for column in zip(*chunks, strict=True)]
         records = Records(documents=pa.Table.from_arrays(columns, schema=SCHEMA), bad=tuple(self.bad))

@@ -10,13 +10,19 @@ import itertools
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
-from manifests import storage
-from pipeline.readers.compression import READ_BYTES, DamagedStream, compression_of, decompressed, read_exactly
+from pipeline.readers.compression import (
+    READ_BYTES,
+    DamagedStream,
+    Readable,
+    compression_of,
+    decompressed,
+    read_exactly,
+)
+from pipeline.readers.records import Limits
 
-# What format_of looks at: longer than every magic number and mark, shorter than one piece of any compressed file.
-HEAD_BYTES = 64
+# What format_of looks at: a tar's first header, and the beginning of a page or a mail.
+HEAD_BYTES = 4096
 # Longest first: the mark of UTF-16 LE is the beginning of that of UTF-32 LE.
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -30,7 +36,7 @@ BYTE_ORDER_MARKS = (
 class _Hashed:
     """A stream that counts and hashes what is read from it."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: Readable) -> None:
         self._stream = stream
         self._sha256 = hashlib.sha256()
         self.num_bytes = 0
@@ -50,25 +56,74 @@ class _Hashed:
         return self._sha256.hexdigest()
 
 
-class Source:
-    """An open input file; `compression` is a key of compression.DECOMPRESSORS, told by content."""
+class Allowance:
+    """How many plain bytes a file, with all that is packed inside it, may still give: see Limits."""
 
-    def __init__(self, url: str, stream: BinaryIO) -> None:
-        self.url = url
+    def __init__(self, limits: Limits) -> None:
+        self._free, self._factor = limits.free_expansion_bytes, limits.max_expansion
+        self.num_packed_bytes = 0
+        self._num_plain_bytes = 0
+
+    def spend(self, num_bytes: int) -> None:
+        """Raise DamagedStream when these bytes go beyond the limit."""
+        self._num_plain_bytes += num_bytes
+        if self._num_plain_bytes > self._free + self._factor * self.num_packed_bytes:
+            raise DamagedStream(
+                "expands_too_much",
+                f"{self.num_packed_bytes} bytes gave {self._num_plain_bytes} plain ones,"
+                f" limit {self._free} + {self._factor} times as many",
+            )
+
+
+class Source:
+    """An open input file; `compression` is a key of compression.DECOMPRESSORS, told by content.
+
+    `name` is its path or URL, for the format's sake. `path` is where it lies on this machine, where it does: a member
+    of an archive does not. Members share their archive's `allowance`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        stream: Readable,
+        limits: Limits,
+        *,
+        path: Path | None = None,
+        allowance: Allowance | None = None,
+        depth: int = 0,
+    ) -> None:
+        self.name, self.depth = name, depth
         self.raw = _Hashed(stream)
-        raw_head = read_exactly(self.raw, READ_BYTES)
-        self.compression = compression_of(raw_head)
-        self._pieces = decompressed(self.raw, raw_head)
-        self._damage: DamagedStream | None = None
+        self.allowance = allowance or Allowance(limits)
+        self._is_member = allowance is not None
+        self._path = path
+        if path is not None:
+            self.allowance.num_packed_bytes = path.stat().st_size  # a zip is read from its end, not as a stream
         # The beginning of the plain content: enough to tell the format, empty for an empty or a thoroughly broken file.
         self.head = b""
+        self.compression = "none"
+        self._damage: DamagedStream | None = None
+        self._pieces: Iterator[bytes] = iter(())
         try:
+            raw_head = read_exactly(self.raw, READ_BYTES)
+            self.compression = compression_of(raw_head)
+            self._pieces = self._counted(decompressed(self.raw, raw_head))
             for piece in self._pieces:
                 self.head += piece
                 if len(self.head) >= HEAD_BYTES:
                     break
         except DamagedStream as damage:
             self._damage = damage
+
+    def _counted(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        if self.compression == "none" and not self._is_member:
+            yield from pieces
+            return
+        for piece in pieces:
+            if not self._is_member:
+                self.allowance.num_packed_bytes = max(self.allowance.num_packed_bytes, self.raw.num_bytes)
+            self.allowance.spend(len(piece))
+            yield piece
 
     def pieces(self) -> Iterator[bytes]:
         """The plain bytes as they are in the file. Raises DamagedStream where the file breaks. Once only."""
@@ -99,9 +154,8 @@ class Source:
     @contextlib.contextmanager
     def local_file(self) -> Iterator[Path]:
         """The plain content as a file on this machine, for formats that seek: the file itself, or a temporary copy."""
-        path = storage.local_path(self.url)
-        if path is not None and self.compression == "none":
-            yield path
+        if self._path is not None and self.compression == "none":
+            yield self._path
             return
         with tempfile.NamedTemporaryFile(prefix="shardmill-", suffix=".input") as copy:
             for piece in self.pieces():

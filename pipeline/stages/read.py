@@ -2,8 +2,8 @@
 
 One pass over the text, a batch of some 16 MB at a time:
 
-    read -> drop null and blank -> clean -> statistics and word hashes -> filters -> content hash and band hashes ->
-    documents file
+    read -> clean -> redact -> drop null and blank -> statistics and word hashes -> filters -> content hash and band
+    hashes -> documents file
 
 A unit is a run of files of one source, some 64 MB together; how files fall into units decides no byte of the result.
 Memory is a few batches, whatever the size of a file.
@@ -11,6 +11,7 @@ Memory is a few batches, whatever the size of a file.
 
 import dataclasses
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,8 @@ from manifests import storage
 from manifests.canonical import fingerprint
 from manifests.errors import UserError
 from manifests.inputs import INPUTS_SCHEMA
-from pipeline.config import BuildConfig, CleanConfig, NearConfig, resolved_filters
+from pipeline import texts
+from pipeline.config import BuildConfig, CleanConfig, NearConfig, RedactConfig, resolved_filters
 from pipeline.dedup import bands, exact, minhash
 from pipeline.documents import band_column, documents_schema
 from pipeline.filters import judge_all
@@ -32,12 +34,11 @@ from pipeline.inputs import InputFile, Inputs, find_inputs, group_inputs
 from pipeline.kernels.text import Words, analyse
 from pipeline.ledger import Ledger
 from pipeline.quarantine import Quarantine
-from pipeline.readers import Fields, Records, read_file
+from pipeline.readers import Fields, read_file
 from pipeline.runtime import Runtime, Summary, Unit, short
 from pipeline.stages.deduplicate import DocumentsFile
-from pipeline.transforms import clean
 
-FORMAT = 1
+FORMAT = 2
 MIN_BUDGET_RECORDS = 10
 """Bad records that never stop a build unless the budget is 0: a fraction of a small source would be less than one
 record.
@@ -62,6 +63,7 @@ class ReadTask:
     format: str
     fields: Fields
     clean: CleanConfig
+    redact: RedactConfig
     filters: tuple[tuple[str, Any], ...]
     """Names and settings, in the order they judge."""
     near: NearConfig
@@ -74,18 +76,14 @@ def read_documents(task: ReadTask) -> Summary:
     counts: Counter[tuple[str, str | None]] = Counter()
     sizes: Counter[tuple[str, str | None]] = Counter()
     inputs: list[list[Any]] = []
+    redacted: Counter[str] = Counter()
     num_changed = 0
 
     def end(stage: str, reason: str | None, num_documents: int, num_bytes: int) -> None:
         counts[stage, reason] += num_documents
         sizes[stage, reason] += num_bytes
 
-    schema = documents_schema(task.near.bands)
-    with (
-        storage.atomic_writer(task.documents_url) as stream,
-        pq.ParquetWriter(stream, schema, compression="lz4", use_dictionary=False) as writer,
-        Quarantine(task.quarantine_url) as quarantine,
-    ):
+    def found(quarantine: Quarantine) -> Iterator[pa.Table]:
         for file in task.files:
             check_unchanged(file)
             reading = read_file(file.url, format=task.format, fields=task.fields)
@@ -93,15 +91,28 @@ def read_documents(task: ReadTask) -> Summary:
                 for bad in records.bad:
                     end("quarantine", bad.reason, bad.num_records, bad.num_bytes)
                 quarantine.add(task.source, file.name, records.bad)
-                kept, changed = _keep(records, file, task, end)
-                num_changed += changed
-                if kept.num_rows:
-                    writer.write_table(kept, row_group_size=kept.num_rows)
+                documents, num_null = texts.found(records, file.name)
+                end("filter", "empty.null", num_null, 0)
+                yield documents
             check_unchanged(file)
             summary = reading.summary
             inputs.append(
                 [task.source, file.name, file.url, summary.num_bytes, f"sha256:{summary.sha256}", summary.num_records]
             )
+
+    schema = documents_schema(task.near.bands)
+    with (
+        storage.atomic_writer(task.documents_url) as stream,
+        pq.ParquetWriter(stream, schema, compression="lz4", use_dictionary=False) as writer,
+        Quarantine(task.quarantine_url) as quarantine,
+    ):
+        for documents in texts.gathered(found(quarantine)):
+            prepared = texts.prepared(documents["text"].chunk(0), task.clean, task.redact)
+            redacted += prepared.redacted
+            num_changed += int(np.count_nonzero(prepared.changed))
+            kept = _keep(documents["id"].chunk(0), prepared.text, task, end)
+            if kept.num_rows:
+                writer.write_table(kept, row_group_size=kept.num_rows)
     return {
         "inputs": inputs,
         "ended": [
@@ -111,6 +122,7 @@ def read_documents(task: ReadTask) -> Summary:
         "num_kept": counts["kept", None],
         "num_quarantined": sum(n for (stage, _), n in counts.items() if stage == "quarantine"),
         "num_changed": num_changed,
+        "redacted": dict(sorted(redacted.items())),
         "files": [task.documents_url, *([task.quarantine_url] if quarantine.num_rows else [])],
     }
 
@@ -128,19 +140,9 @@ def check_unchanged(file: InputFile) -> None:
         )
 
 
-def _keep(records: Records, file: InputFile, task: ReadTask, end: Any) -> tuple[pa.Table, int]:
-    """The batch's documents that stay, by documents_schema, and how many texts cleaning changed. The rest go to
-    `end`.
-    """
-    documents = records.documents
+def _keep(ids: pa.Array, text: pa.LargeStringArray, task: ReadTask, end: Any) -> pa.Table:
+    """The batch's documents that stay, by documents_schema. The rest go to `end`."""
     schema = documents_schema(task.near.bands)
-    if num_null := documents["text"].null_count:
-        end("filter", "empty.null", num_null, 0)
-        documents = documents.filter(pc.is_valid(documents["text"]))
-    if not documents.num_rows:
-        return schema.empty_table(), 0
-    cleaned = clean(documents["text"].combine_chunks(), task.clean)
-    text = cleaned.text
     num_bytes = pc.binary_length(text).cast(pa.int64()).to_numpy()
 
     statistics, words = analyse(text)
@@ -155,7 +157,6 @@ def _keep(records: Records, file: InputFile, task: ReadTask, end: Any) -> tuple[
     end("kept", None, len(stays), int(num_bytes[stays].sum()))
 
     # Mostly all stay, and a copy of the text costs as much as hashing it.
-    ids = _ids(documents.select(["id", "record"]), file)
     if len(stays) < len(text):
         rows = pa.array(stays)
         text, ids = text.take(rows), ids.take(rows)
@@ -169,7 +170,7 @@ def _keep(records: Records, file: InputFile, task: ReadTask, end: Any) -> tuple[
         ),
         "bands": _bands(words, stays, task.near),
     }
-    return pa.table(kept, schema=schema), int(np.count_nonzero(cleaned.changed))
+    return pa.table(kept, schema=schema)
 
 
 def _bands(words: Words, stays: np.ndarray, near: NearConfig) -> pa.Array:
@@ -178,19 +179,6 @@ def _bands(words: Words, stays: np.ndarray, near: NearConfig) -> pa.Array:
     signatures, has_signature = minhash.signatures(words, ngram=near.ngram, num_permutations=near.bands * near.rows)
     hashes = bands.band_hashes(signatures[stays], bands=near.bands, rows=near.rows)
     return band_column(hashes, has_signature[stays])
-
-
-def _ids(documents: pa.Table, file: InputFile) -> pa.Array:
-    """Ids as the records give them; where there is none, the file's name and the record's place in it."""
-    ids = documents["id"]
-    if not ids.null_count:
-        return ids.combine_chunks()
-    place = pc.binary_join_element_wise(
-        pa.scalar(file.name, pa.large_string()),
-        pc.cast(documents["record"], pa.large_string()),
-        pa.scalar("#", pa.large_string()),
-    )
-    return pc.coalesce(ids, place).combine_chunks()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +193,8 @@ class Read:
     quarantine_urls: tuple[tuple[str, str], ...]
     """(source, url) of each unit's quarantined records."""
     num_changed: int
+    redacted: Counter[str]
+    """Replacements by the rule's name."""
 
     @property
     def num_read(self) -> int:
@@ -228,7 +218,8 @@ def read_units(config: BuildConfig, found: Inputs) -> list[Unit]:
         fields = Fields(text=source.text, id=source.id)
         settings: list[Any] = [
             [[file.name, file.url, file.num_bytes, file.identity] for file in group],
-            [source.name, source.format, dataclasses.asdict(fields), dataclasses.asdict(config.clean)],
+            [source.name, source.format, dataclasses.asdict(fields)],
+            [dataclasses.asdict(source.clean or config.clean), dataclasses.asdict(config.redact)],
             [[name, dataclasses.asdict(chosen)] for name, chosen in filters],
             [config.dedup.near.enabled, config.dedup.near.ngram, config.dedup.near.bands, config.dedup.near.rows],
         ]
@@ -238,7 +229,8 @@ def read_units(config: BuildConfig, found: Inputs) -> list[Unit]:
             files=tuple(group),
             format=source.format,
             fields=fields,
-            clean=config.clean,
+            clean=source.clean or config.clean,
+            redact=config.redact,
             filters=filters,
             near=config.dedup.near,
             documents_url=storage.join(build_url, "read", f"{short(key)}.parquet"),
@@ -285,6 +277,7 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
         ledger=ledger,
         quarantine_urls=tuple(quarantine_urls),
         num_changed=sum(result["num_changed"] for result in results),
+        redacted=sum((Counter(result["redacted"]) for result in results), Counter()),
     )
 
 

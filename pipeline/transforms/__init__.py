@@ -15,25 +15,47 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.config import CleanConfig
-from pipeline.transforms import control_characters, newlines, unicode, zero_width
+from pipeline.transforms import (
+    control_characters,
+    disclaimers,
+    forwarded_headers,
+    mojibake,
+    newlines,
+    quoted_replies,
+    signatures,
+    unicode,
+    zero_width,
+)
 from pipeline.transforms.scan import flags_of
 from pipeline.transforms.transform import Transform
 
 __all__ = ["TRANSFORMS", "Cleaned", "Transform", "clean", "clean_text"]
 
-# In order: what is removed first can no longer stand between a CR and its LF or a letter and its accent.
+# In order: mojibake is made of control characters, so it is repaired before they go; what is removed first can no
+# longer stand between a CR and its LF or a letter and its accent; parts of a mail are told apart in clean lines.
 TRANSFORMS: tuple[Transform, ...] = (
+    mojibake.TRANSFORM,
     control_characters.TRANSFORM,
     newlines.TRANSFORM,
     zero_width.TRANSFORM,
     unicode.TRANSFORM,
+    quoted_replies.TRANSFORM,
+    forwarded_headers.TRANSFORM,
+    signatures.TRANSFORM,
+    disclaimers.TRANSFORM,
 )
-# By a text's flags: the transforms it needs. The others stay without work whatever these do, since none brings in a
-# code point that another one looks at.
-_FLAGGED = tuple(
-    tuple(transform for index, transform in enumerate(TRANSFORMS) if flags >> index & 1)
-    for flags in range(1 << len(TRANSFORMS))
-)
+# Each round costs the text's length, and a text can be made that needs as many rounds as it has lines.
+MAX_ROUNDS = 100
+_MOJIBAKE = 1 << TRANSFORMS.index(mojibake.TRANSFORM)
+
+
+@functools.cache
+def _needed(flags: int, wanted: int) -> tuple[Transform, ...]:
+    """By a text's flags: the transforms it needs. The others stay without work whatever these do, since none brings in
+    a code point that another one looks at; save mojibake, whose repair can bring in any.
+    """
+    chosen = wanted if flags & _MOJIBAKE else flags
+    return tuple(transform for index, transform in enumerate(TRANSFORMS) if chosen >> index & 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +69,12 @@ class Cleaned:
 def clean(text: pa.LargeStringArray, settings: CleanConfig) -> Cleaned:
     """Every text cleaned as `settings` say."""
     wanted = sum(1 << index for index, one in enumerate(TRANSFORMS) if getattr(settings, one.name) != one.off)
-    flags = flags_of(text, _table()) & np.uint8(wanted)
+    flags = flags_of(text, _table()) & np.uint16(wanted)
     changed = np.zeros(len(text), bool)
     replacements: list[str] = []
     suspects = np.flatnonzero(flags)
     for index, before in zip(suspects, text.take(pa.array(suspects)).to_pylist(), strict=True):
-        after = clean_text(before, _FLAGGED[flags[index]])
+        after = clean_text(before, _needed(int(flags[index]), wanted))
         if after != before:
             changed[index] = True
             replacements.append(after)
@@ -62,20 +84,21 @@ def clean(text: pa.LargeStringArray, settings: CleanConfig) -> Cleaned:
 
 
 def clean_text(text: str, transforms: tuple[Transform, ...] = TRANSFORMS) -> str:
-    """One text through `transforms`, again and again until nothing changes; each further round removes a character."""
-    while True:
+    """One text through `transforms`, again and again until nothing changes: two or three rounds, MAX_ROUNDS at most."""
+    for _ in range(MAX_ROUNDS):
         cleaned = text
         for transform in transforms:
             cleaned = transform.apply(cleaned)
         if cleaned == text:
             return cleaned
         text = cleaned
+    return text
 
 
 @functools.cache
 def _table() -> np.ndarray:
-    """uint8 (0x110000,): bit i is set where TRANSFORMS[i] looks at the code point."""
-    table = np.zeros(0x110000, np.uint8)
+    """uint16 (0x110000,): bit i is set where TRANSFORMS[i] looks at the code point."""
+    table = np.zeros(0x110000, np.uint16)
     for index, transform in enumerate(TRANSFORMS):
-        table[np.fromiter(transform.code_points(), np.int64)] |= np.uint8(1 << index)
+        table[np.fromiter(transform.code_points(), np.int64)] |= np.uint16(1 << index)
     return table

@@ -1,6 +1,6 @@
 """Which texts a transform could change: one pass over the UTF-8 bytes, so that clean text costs nothing more.
 
-Every code point has a byte of flags, one bit a transform; a text's flags are those of its characters joined.
+Every code point has a word of flags, one bit a transform; a text's flags are those of its characters joined.
 """
 
 import numba
@@ -9,12 +9,12 @@ import pyarrow as pa
 
 
 def flags_of(text: pa.LargeStringArray, table: np.ndarray) -> np.ndarray:
-    """uint8 (n,): for each text the bitwise or of `table[code point]` over its characters; 0 for null and empty.
+    """uint16 (n,): for each text the bitwise or of `table[code point]` over its characters; 0 for null and empty.
 
-    `table` is uint8 (0x110000,).
+    `table` is uint16 (0x110000,).
     """
     if len(text) == 0:
-        return np.zeros(0, np.uint8)
+        return np.zeros(0, np.uint16)
     _, offsets, data = text.buffers()
     starts = np.frombuffer(offsets, np.int64, len(text) + 1, text.offset * 8)
     content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
@@ -25,10 +25,10 @@ def flags_of(text: pa.LargeStringArray, table: np.ndarray) -> np.ndarray:
 def _scan(content: np.ndarray, starts: np.ndarray, table: np.ndarray) -> np.ndarray:
     # Arrow's text is valid UTF-8 (the readers see to it), so lengths follow from first bytes without further checks.
     num_texts = len(starts) - 1
-    found = np.zeros(num_texts, np.uint8)
+    found = np.zeros(num_texts, np.uint16)
     for index in range(num_texts):
         position, end = starts[index], starts[index + 1]
-        flags = np.uint8(0)
+        flags = np.uint16(0)
         while position < end:
             first = content[position]
             if first < 0x80:

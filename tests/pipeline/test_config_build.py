@@ -19,6 +19,7 @@ from pipeline.config import (
     parse,
     resolved_filters,
 )
+from pipeline.redaction import RULES
 
 MINIMAL = """
 name: demo
@@ -65,10 +66,22 @@ def test_a_minimal_config_is_filled_in_with_the_defaults(load):
                 "id": "id",
                 "weight": 1.0,
                 "priority": 0,
+                "clean": None,
                 "preset": None,
             },
         ),
-        "clean": {"unicode": "nfc", "control_characters": "remove", "newlines": "unify", "zero_width": "remove"},
+        "clean": {
+            "unicode": "nfc",
+            "control_characters": "remove",
+            "newlines": "unify",
+            "zero_width": "remove",
+            "mojibake": "keep",
+            "quoted_replies": "keep",
+            "forwarded_headers": "keep",
+            "signatures": "keep",
+            "disclaimers": "keep",
+        },
+        "redact": {"all": False, **dict.fromkeys(rule.name for rule in RULES)},
         "filters": (),
         "dedup": {"exact": True, "near": {"enabled": True, "ngram": 5, "bands": 14, "rows": 8, "threshold": 0.8}},
         "tokenizer": {"path": None, "train": {"vocab_size": 1000}, "engine": "auto", "eos": None, "bos": None},
@@ -106,12 +119,12 @@ def test_set_takes_lists_and_texts_with_equals_signs(load):
         ("seed=[", "--set seed: line 1, column 2: expected the node content, but found '<stream end>'"),
         ("sede=7",
          'sede: there is no such key; did you mean "seed"? known: bad_records, clean, dedup, example, filters, '
-         "name, output, ray, seed, shards, sources, tokenizer, validation, version, workers"),
+         "name, output, ray, redact, seed, shards, sources, tokenizer, validation, version, workers"),
         ("dedup.near.treshold=0.5",
          'dedup.near.treshold: there is no such key; did you mean "threshold"? known: bands, '
          "enabled, ngram, rows, threshold"),
         ("sources.0.path=x",
-         'sources.0.path: there is no such key; did you mean "paths"? known: format, id, name, paths, '
+         'sources.0.path: there is no such key; did you mean "paths"? known: clean, format, id, name, paths, '
          "preset, priority, text, weight"),
         ("seed=true", "seed: is the truth value true, expected a whole number"),
         ('seed="5"', "seed: is the text '5', expected a whole number"),
@@ -127,13 +140,14 @@ def test_set_takes_lists_and_texts_with_equals_signs(load):
         ("dedup.near.threshold=1.01", "dedup.near.threshold: is 1.01, allowed: above 0, up to 1"),
         ("dedup.near.rows=0", "dedup.near.rows: is 0, allowed: 1 or more"),
         ("dedup=5", "dedup: is the number 5, expected keys with values"),
-        ("sources.0.format=csv", "sources.0.format: is the text 'csv', expected one of auto, jsonl, parquet, text"),
+        ("sources.0.format=xml",
+         "sources.0.format: is the text 'xml', expected one of auto, jsonl, json, parquet, csv, text, html, mbox, eml"),
         ("sources.0.paths=x", "sources.0.paths: is the text 'x', expected a list: write [x]"),
         ("sources.0.paths=[]", "sources.0.paths: is [], allowed: at least one path"),
         ("sources.0.paths=[1]",
          "sources.0.paths.0: is the number 1, expected text (quote it if it looks like a "
          "number)"),
-        ("sources.0.weight=0", "sources.0.weight: is 0.0, allowed: above 0 (to leave a source out, remove it)"),
+        ("sources.0.weight=0", "sources.0.weight: is 0.0, allowed: above 0, up to 1000 (to leave it out, remove it)"),
         ("sources.0.name=a b",
          "sources.0.name: is 'a b', allowed: 1 to 40 letters, digits, - and _ (no dots, it names "
          "files)"),

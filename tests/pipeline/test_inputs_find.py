@@ -139,11 +139,11 @@ def test_files_that_are_no_data_are_left_out_with_a_reason(tmp_path):
     inputs = find_inputs(source(tmp_path))
     assert [file.name for file in inputs.files] == ["a.jsonl"]
     assert {Path(one.url).relative_to(tmp_path).as_posix(): one.reason for one in inputs.skipped} == {
-        "_SUCCESS": "a marker (its name, or its folder's, starts with _)",
+        "_SUCCESS": "a marker of a tool",
         ".a.jsonl.crc": "a hidden file or folder",
         "b.crc": "a checksum file",
         ".DS_Store": "a hidden file or folder",
-        "_temporary/x.jsonl": "a marker (its name, or its folder's, starts with _)",
+        "_temporary/x.jsonl": "a marker of a tool",
         ".git/config": "a hidden file or folder",
     }
 

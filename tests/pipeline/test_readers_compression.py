@@ -185,9 +185,10 @@ def test_a_gigabyte_of_zeros_in_one_line_is_read_in_flat_memory(tmp_path):
             file.write(compressor.compress(bytes(16 << 20)))
         file.write(compressor.flush())
     program = (
-        "import resource, sys\nfrom pipeline.readers import read_file\n"
+        "import resource, sys\nfrom pipeline.readers import Limits, read_file\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "bad = [one for records in read_file(sys.argv[1]) for one in records.bad]\n"
+        "bad = [one for records in read_file(sys.argv[1], limits=Limits(free_expansion_bytes=1 << 40))\n"
+        " for one in records.bad]\n"
         "print(bad[0].reason, bad[0].num_bytes, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
     )
     done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)

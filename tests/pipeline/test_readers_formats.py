@@ -33,7 +33,19 @@ def read(path: Path, **options):
         ("part-0000", b'  {"text": 1}', "jsonl"),
         ("part-0000", b'\xef\xbb\xbf{"text": 1}', "jsonl"),
         ("part-0000", b"", "jsonl"),
-        ("table.csv", b"id,text\n", "unknown"),
+        ("table.csv", b"id,text\n", "csv"),
+        ("table.tsv.gz", b"id\ttext\n", "csv"),
+        ("index", b"<!DOCTYPE html><html>", "html"),
+        ("page.txt", b"<?xml version='1.0'?>\n<!-- x -->\n<html lang='ru'>", "html"),
+        ("2022-March.txt", b"From a@b.org Tue Mar  5 10:15:01 2024\nFrom: a\n", "mbox"),
+        ("notes.txt", b"From Tuesday on, 10:15 is the time\n", "text"),
+        ("1.eml", b"anything", "eml"),
+        ("message", b"Return-Path: <a@b.org>\n", "eml"),
+        ("list.json", b' [{"text": "t"}]', "json"),
+        ("one.json", b'{\r\n  "text": "t"}', "json"),
+        ("lines.json", b'{"text": "t"}\n', "jsonl"),
+        ("lines.jsonl", b"[]\n", "jsonl"),
+        ("photo.png", b"\x89PNG", "unknown"),
         ("s3://bucket/a b+c%20#1?.txt", b"", "text"),
     ],
 )
@@ -42,12 +54,12 @@ def test_content_tells_the_format_before_the_name_does(name, head, expected):
 
 
 def test_a_file_of_unknown_format_is_reported_with_the_remedy(tmp_path):
-    path = tmp_path / "table.csv"
-    path.write_bytes(b"id,text\n")
+    path = tmp_path / "photo.png"
+    path.write_bytes(b"\x89PNG")
     documents, bad, summary = read(path)
     assert documents == []
     assert [(one.reason, one.detail) for one in bad] == [
-        ("unknown_format", "name the source's format: one of jsonl, parquet, text")
+        ("unknown_format", "name the source's format: one of jsonl, json, parquet, csv, text, html, mbox, eml")
     ]
     assert summary.num_records == 1
 
@@ -95,7 +107,7 @@ def test_a_text_file_that_cannot_be_read_whole_is_one_bad_record(tmp_path, conte
 
 def test_every_file_in_the_folder_is_in_the_table_of_readers():
     folder = Path(pipeline.readers.__file__).parent
-    helpers = {"__init__", "compression", "records", "source"}
+    helpers = {"__init__", "archives", "charsets", "compression", "mail", "names", "records", "source", "whole"}
     assert {path.stem for path in folder.glob("*.py")} - helpers == set(READERS)
 
 
@@ -127,7 +139,8 @@ def test_names_are_names_and_never_patterns_or_urls(tmp_path, name, format):
     if format == "parquet":
         pq.write_table(pa.table({"text": ["t"]}), path.open("wb"))
     else:
-        path.write_bytes(b'{"text": "t"}')
+        content = {"csv": b"text\nt\n", "mbox": b"From a@b Tue Mar  5 10:15:01 2024\nSubject: t\n\nt\n"}
+        path.write_bytes(content.get(format, b'{"text": "t"}'))
     assert len(read(path, format=format)[0]) == 1
 
 

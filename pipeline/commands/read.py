@@ -1,0 +1,145 @@
+"""Show what reading, cleaning and redacting make of a config's inputs, without building.
+
+With --json one line a document, {"id", "source", "file", "text"}, and one a quarantined record, {"quarantine":
+{"source", "file", "place", "reason", "detail", "num_records", "first_bytes"}}; a document that a build drops for having
+no text also has "dropped": "empty.null" or "empty.blank". Without it, an excerpt of each and a table of totals.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from manifests.errors import UserError
+from pipeline.config import BuildConfig, SourceConfig, load_config
+
+EXCERPT_CHARS = 100
+DEFAULT_LIMIT = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("config", metavar="CONFIG.yaml", help="the config of the build; see examples/")
+    parser.add_argument("--source", metavar="S", help="only this source")
+    parser.add_argument(
+        "--limit", type=_count, metavar="N", help=f"documents a source (default {DEFAULT_LIMIT}; with --json all)"
+    )
+    parser.add_argument("--json", action="store_true", help="JSON lines for programs")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override one key, e.g. clean.mojibake=repair"
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of documents: give 0 or more")
+    return int(text)
+
+
+@dataclass
+class Totals:
+    """What became of one source's records, as far as they were read."""
+
+    num_files: int = 0
+    num_documents: int = 0
+    num_chars: int = 0
+    num_changed: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    quarantined: Counter[str] = field(default_factory=Counter)
+    redacted: Counter[str] = field(default_factory=Counter)
+    stopped: bool = False
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do it."""
+    config = load_config(options.config, options.set)
+    known = [source.name for source in config.sources]
+    if options.source is not None and options.source not in known:
+        raise UserError(f"--source: there is no source {options.source}, known: {', '.join(known)}")
+    limit = options.limit if options.limit is not None or options.json else DEFAULT_LIMIT
+    for source in config.sources:
+        if options.source in (None, source.name):
+            totals = Totals()
+            for row in rows(config, source, totals, limit):
+                sys.stdout.write((json.dumps(row, ensure_ascii=False) if options.json else _shown(row)) + "\n")
+            sys.stdout.flush()
+            out = sys.stderr if options.json else sys.stdout
+            out.write(_in_words(source, totals, config.bad_records.budget_fraction))
+    return 0
+
+
+def rows(config: BuildConfig, source: SourceConfig, totals: Totals, limit: int | None) -> Iterator[dict[str, Any]]:
+    """A source's documents and quarantined records, in the build's order; `totals` grows on the way."""
+    # Here, not above: --help needs no numba.
+    from pipeline import texts
+    from pipeline.inputs import find_inputs
+    from pipeline.kernels.text import analyse
+    from pipeline.readers import Fields, read_file
+
+    fields = Fields(text=source.text, id=source.id)
+    for file in find_inputs(source).files:
+        totals.num_files += 1
+        for records in read_file(file.url, format=source.format, fields=fields):
+            for bad in records.bad:
+                totals.quarantined[bad.reason] += bad.num_records
+                shown = {
+                    "source": source.name,
+                    "file": texts.file_of(file.name, bad.member),
+                    "place": bad.place,
+                    "reason": bad.reason,
+                    "detail": bad.detail,
+                    "num_records": bad.num_records,
+                    "first_bytes": bad.first_bytes.decode("utf-8", "backslashreplace"),
+                }
+                yield {"quarantine": shown}
+            text = records.text
+            prepared = texts.prepared(text, source.clean or config.clean, config.redact)
+            totals.num_changed += int(prepared.changed.sum())
+            totals.redacted += prepared.redacted
+            is_blank = analyse(prepared.text.fill_null(""))[0].num_words == 0 if len(text) else []
+            ids = texts.identities(records, file.name)
+            name = texts.file_of(file.name, records.member)
+            for identity, after, blank in zip(ids.to_pylist(), prepared.text.to_pylist(), is_blank, strict=True):
+                if limit is not None and totals.num_documents >= limit:
+                    totals.stopped = True
+                    return
+                totals.num_documents += 1
+                totals.num_chars += len(after or "")
+                row = {"id": identity, "source": source.name, "file": name, "text": after or ""}
+                if blank:
+                    row["dropped"] = "empty.null" if after is None else "empty.blank"
+                    totals.dropped[row["dropped"]] += 1
+                yield row
+
+
+def _shown(row: dict[str, Any]) -> str:
+    if "quarantine" in row:
+        bad = row["quarantine"]
+        return f"  ! {bad['file']}, {bad['place']}: {bad['reason']} ({bad['detail']})"
+    text = " ".join(row["text"][: 2 * EXCERPT_CHARS].split())
+    excerpt = text[:EXCERPT_CHARS] + ("…" if len(text) > EXCERPT_CHARS else "")
+    return f"  {row['id']}  {len(row['text']):,} chars  {row.get('dropped') or excerpt}"
+
+
+def _in_words(source: SourceConfig, totals: Totals, budget_fraction: float) -> str:
+    num_bad = totals.quarantined.total()
+    num_records = totals.num_documents + num_bad
+    lines = [
+        f"{source.name}: {totals.num_files:,} files, {num_records:,} records = {totals.num_documents:,} documents"
+        f" ({totals.num_chars:,} characters) + {num_bad:,} quarantined"
+        + (", stopped at the limit" if totals.stopped else "")
+    ]
+    for title, counts in (
+        ("quarantined", totals.quarantined),
+        ("without text", totals.dropped),
+        ("redacted", totals.redacted),
+    ):
+        if counts:
+            lines.append(f"  {title}: " + ", ".join(f"{name} {n:,}" for name, n in counts.most_common()))
+    lines.append(f"  cleaning changed {totals.num_changed:,} texts")
+    if num_bad > max(budget_fraction * num_records, 10 if budget_fraction else 0):
+        lines.append(f"  a build would stop here: bad_records.budget_fraction is {budget_fraction:g}")
+    return "\n".join(lines) + "\n"

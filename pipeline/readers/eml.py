@@ -1,0 +1,21 @@
+"""eml: one mail a file, one document, as readers/mail.py reads it; one bad record where it cannot be read whole."""
+
+from collections.abc import Iterator
+
+from pipeline.readers import mail
+from pipeline.readers.compression import DamagedStream
+from pipeline.readers.records import Batch, Fields, Limits, Records
+from pipeline.readers.source import Source
+from pipeline.readers.whole import Unreadable, whole, whole_file
+
+
+def read(source: Source, fields: Fields, limits: Limits) -> Iterator[Records]:  # noqa: ARG001 - a mail has no fields
+    """One document, or one bad record."""
+    batch = Batch(limits)
+    try:
+        identity, text = mail.parsed(whole(source, limits))
+    except (DamagedStream, Unreadable) as fault:
+        batch.bad.append(whole_file(fault, source))
+    else:
+        batch.add_one(identity, 1, text)
+    yield batch.take()

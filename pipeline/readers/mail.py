@@ -1,0 +1,98 @@
+"""A mail message -> its id and text, for eml and mbox: parsed by the standard library's email.
+
+Text      "Subject: ...", "From: ...", "Date: ..." as far as they are there, an empty line, the body. Encoded words are
+          decoded, folded headers joined.
+Body      of alternatives the plain text, else the HTML one (its text as readers/html.py extracts it); of several parts
+          each text in turn. Attachments are left out; so are forwarded messages that are attached. text/enriched loses
+          its marks.
+Charset   as declared, where that fits; else UTF-8 where the bytes are that; else a guess from the bytes. Bytes that fit
+          nothing become U+FFFD.
+Id        the Message-ID without its angle brackets; without one, the caller names the message by place.
+Bad       a message that the parser gives up on (nesting of parts beyond its depth), or over the record limit.
+
+Quoted replies, signatures and the like stay; cleaning removes them by option.
+"""
+
+import email.parser
+import email.policy
+import re
+from email.errors import HeaderParseError, MessageError
+from email.header import decode_header
+from email.message import Message
+
+from pipeline.readers.charsets import decoded
+from pipeline.readers.html import text_of
+from pipeline.readers.whole import Unreadable
+
+HEADERS = ("Subject", "From", "Date")
+MAX_PARTS = 1000
+_FOLD = re.compile(r"\r?\n[ \t]+|[\r\n]+")
+_MARK = re.compile(r"<(?!<)[^<>\n]{0,60}>")
+
+
+def parsed(content: bytes) -> tuple[str | None, str]:
+    """A message's id and text. Raises Unreadable."""
+    try:
+        message = email.parser.BytesParser(policy=email.policy.compat32).parsebytes(content)
+        headers = [f"{name}: {value}" for name in HEADERS if (value := _header(message, name))]
+        body = "\n\n".join(text.strip("\r\n") for text in _texts(message, [MAX_PARTS]) if text.strip())
+        identity = _header(message, "Message-ID").strip().removeprefix("<").removesuffix(">").strip()
+    except (MessageError, ValueError, LookupError, TypeError, AttributeError, AssertionError, RecursionError) as error:
+        # email promises to raise nothing on input, and its bug tracker shows every one of these.
+        raise Unreadable("damaged_message", f"{type(error).__name__}: {error}"[:500]) from None
+    return identity or None, "\n".join(headers) + ("\n\n" if headers and body else "") + body
+
+
+def _header(message: Message, name: str) -> str:
+    raw = next((value for key, value in message.raw_items() if key.lower() == name.lower()), "")
+    raw = _FOLD.sub(" ", str(raw)).strip()
+    if not raw.isascii():  # bytes beyond ASCII, which the parser keeps as half surrogates
+        return _FOLD.sub(" ", decoded(raw.encode("utf-8", "surrogateescape"))).strip()
+    if "=?" in raw:
+        try:
+            words = [
+                word if isinstance(word, str) else decoded(word, charset or "us-ascii")
+                for word, charset in decode_header(raw)
+            ]
+        except (HeaderParseError, ValueError, LookupError):
+            words = [raw]
+        raw = "".join(words)
+    return _FOLD.sub(" ", raw).strip()
+
+
+def _texts(part: Message, left: list[int]) -> list[str]:
+    """The texts of a part in order; `left` counts down, so that a mail of a million parts stays one short task."""
+    left[0] -= 1
+    if left[0] < 0:
+        return []
+    kind = part.get_content_type()
+    payload = part.get_payload()
+    if isinstance(payload, list):
+        if kind == "message/rfc822" or part.get_content_maintype() == "message":
+            return []
+        if kind == "multipart/alternative":
+            return _best([inner for inner in payload if isinstance(inner, Message)], left)
+        return [text for inner in payload if isinstance(inner, Message) for text in _texts(inner, left)]
+    if part.get_content_maintype() != "text" or _is_attachment(part):
+        return []
+    content = part.get_payload(decode=True)
+    text = decoded(content if isinstance(content, bytes) else b"", part.get_content_charset("us-ascii"))
+    if kind == "text/html":
+        return [text_of(text)]
+    if kind in ("text/enriched", "text/richtext"):
+        return [_MARK.sub("", text).replace("<<", "<")]
+    return [text]
+
+
+def _best(alternatives: list[Message], left: list[int]) -> list[str]:
+    """Of alternatives the plain one, else the first that has text."""
+    plain_first = sorted(alternatives, key=lambda part: part.get_content_type() != "text/plain")
+    for part in plain_first:
+        texts = _texts(part, left)
+        if any(text.strip() for text in texts):
+            return texts
+    return []
+
+
+def _is_attachment(part: Message) -> bool:
+    return part.get_content_disposition() == "attachment"

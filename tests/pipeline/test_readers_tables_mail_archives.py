@@ -1,0 +1,272 @@
+"""CSV, JSON values, HTML, mail and archives: each rule of their pages, by small files."""
+
+import gzip
+import io
+import tarfile
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pipeline.readers import Fields, Limits, read_file
+
+
+def read(path: Path, content: bytes, **options):
+    path.write_bytes(content)
+    reading = read_file(str(path), **options)
+    documents, bad = [], []
+    for records in reading:
+        documents += [(row["id"], row["text"]) for row in records.documents.to_pylist()]
+        bad += records.bad
+    assert reading.summary.num_records == len(documents) + sum(one.num_records for one in bad)
+    return documents, [(one.member or one.place, one.reason) for one in bad]
+
+
+def test_a_csv_field_may_hold_line_ends_and_a_mark_is_no_part_of_a_name(tmp_path):
+    content = '\ufefftext,id\r\n"one\r\ntwo ""q""",a\r\n\r\nвторая,b'.encode()
+    assert read(tmp_path / "a.csv", content) == ([("a", 'one\r\ntwo "q"'), ("b", "вторая")], [])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "id;text\n1;x, y\n"),
+        ("a.tsv", "id\ttext\n1\tx, y\n"),
+        ("a.csv", "id|text\r1|x, y\r"),
+        ("a.csv", 'sep=;\nid;text\n1;"x, y"\n'),
+    ],
+)
+def test_the_delimiter_comes_from_the_header(tmp_path, name, content):
+    assert read(tmp_path / name, content.encode()) == ([("1", "x, y")], [])
+
+
+def test_bad_rows_of_a_table_cost_one_record_each(tmp_path):
+    content = b"id,text\n1,good\n2\n3,a,b\n4,\xff\n5,fine\n"
+    documents, bad = read(tmp_path / "a.csv", content)
+    assert documents == [("1", "good"), ("5", "fine")]
+    assert bad == [("line 3", "wrong_columns"), ("line 4", "wrong_columns"), ("line 5", "invalid_utf8")]
+
+
+def test_a_quote_that_never_closes_costs_its_line_only(tmp_path):
+    documents, bad = read(tmp_path / "a.csv", b'id,text\n1,a\n2,"open\n3,b\n4,c\n')
+    assert documents == [("1", "a"), ("3", "b"), ("4", "c")]
+    assert bad == [("line 3", "unclosed_quote")]
+
+
+def test_quotes_made_to_be_gone_back_over_end_in_bounded_time(tmp_path):
+    content = b"id,text\n" + b'a"b"c,"\n' * 20_000
+    started = time.monotonic()
+    documents, bad = read(tmp_path / "a.csv", content, limits=Limits(max_record_bytes=100_000))
+    assert time.monotonic() - started < 20
+    assert (len(documents), bad[-1][1]) == (0, "unclosed_quote")
+
+
+def test_a_table_without_the_text_column_counts_its_rows(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"id,body\n1,x\n2,y\n")
+    [bad] = [one for records in read_file(str(path)) for one in records.bad]
+    assert (bad.reason, bad.num_records, bad.detail) == (
+        "missing_field",
+        2,
+        'there is no column "text"; columns: id, body',
+    )
+
+
+def test_a_line_over_the_limit_in_a_table_is_one_bad_record(tmp_path):
+    content = b"id,text\n1,a\n2," + b"x" * 5000 + b"\n3,b\n"
+    documents, bad = read(tmp_path / "a.csv", content, limits=Limits(max_record_bytes=1000))
+    assert (documents, bad) == ([("1", "a"), ("3", "b")], [("line 3", "record_too_long")])
+
+
+def test_a_cut_table_keeps_whole_rows_and_says_so(tmp_path):
+    whole = gzip.compress(b"id,text\n" + b"".join(b"%d,row %d of the table\n" % (i, i) for i in range(5000)), mtime=0)
+    documents, bad = read(tmp_path / "a.csv.gz", whole[: len(whole) // 2])
+    assert documents[0] == ("0", "row 0 of the table")
+    assert all(text.endswith("table") for _, text in documents)
+    assert [reason for _, reason in bad] == ["truncated"]
+
+
+def test_a_json_file_is_a_list_or_one_object(tmp_path):
+    content = b'[\n {"id": 1, "text": "a"},\n {"id": "b", "text": "\\ud83d x"},\n 5, {"body": ""}]'
+    documents, bad = read(tmp_path / "a.json", content)
+    assert documents == [("1", "a"), ("b", "\ufffd x")]
+    assert bad == [("item 3", "not_an_object"), ("item 4", "missing_field")]
+    assert read(tmp_path / "b.json", b'{\n"text": "t"\n}') == ([(None, "t")], [])
+    assert read(tmp_path / "c.json", b'[{"text": "t"}') == ([], [("the whole file", "invalid_json")])
+    assert read(tmp_path / "d.json", b"[" * 1_000_000) == ([], [("the whole file", "too_deep")])
+
+
+def test_a_page_gives_its_text_in_its_own_encoding(tmp_path):
+    page = (
+        "<html><head><meta charset=windows-1251><title>т</title></head><body><nav>меню</nav>"
+        "<script>x()</script><main><h1>Заголовок</h1><p>Первый абзац.<p>Второй, x&sup2;.</main></body></html>"
+    )
+    for name, content in (("a.html", page.encode("cp1251", "xmlcharrefreplace")), ("b", page.encode())):
+        [(identity, text)], bad = read(tmp_path / name, content)
+        assert (identity, bad) == (None, [])
+        assert "Заголовок" in text
+        assert "Второй, x²." in text
+        assert "x()" not in text
+
+
+def test_a_page_nested_without_end_is_read_in_bounded_time(tmp_path):
+    started = time.monotonic()
+    documents, bad = read(tmp_path / "a.html", b"<html>" + b"<div>" * 200_000 + b"deep")
+    assert time.monotonic() - started < 20
+    assert (documents, bad) == ([(None, "deep")], [])
+
+
+MAIL = (
+    "Message-ID: <m1@example.org>\nFrom: =?koi8-r?B?98HT0Q==?= <v@example.org>\nSubject: =?utf-8?Q?=D0=AF?=\n x\n"
+    'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="b"\n\n'
+    '--b\nContent-Type: multipart/alternative; boundary="a"\n\n'
+    "--a\nContent-Type: text/html\n\n<p>html</p>\n--a\nContent-Type: text/plain; charset=windows-1251\n"
+    "Content-Transfer-Encoding: base64\n\nz/Do4uXy\n--a--\n"
+    "--b\nContent-Type: text/plain\nContent-Disposition: attachment; filename=x.txt\n\nattached\n--b--\n"
+)
+
+
+def test_a_mail_gives_headers_and_the_plain_text_of_alternatives(tmp_path):
+    assert read(tmp_path / "a.eml", MAIL.encode()) == (
+        [("m1@example.org", "Subject: Я x\nFrom: Вася <v@example.org>\n\nПривет")],
+        [],
+    )
+
+
+def test_an_mbox_is_split_at_envelopes_and_never_inside_a_body(tmp_path):
+    envelope = "From a@example.org Tue Mar  5 10:15:01 2024\n"
+    first = envelope + "Subject: 1\n\nFrom now on it works.\n\nFrom the start.\n>From the end.\n\n"
+    documents, bad = read(tmp_path / "a.mbox", (first + envelope + MAIL).encode())
+    assert documents[0] == (None, "Subject: 1\n\nFrom now on it works.\n\nFrom the start.\nFrom the end.")
+    assert [identity for identity, _ in documents] == [None, "m1@example.org"]
+    assert bad == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"Content-Type: multipart/mixed; boundary=b\n\n" + b"--b\nContent-Type: multipart/mixed; boundary=b\n\n" * 5000,
+        b"Content-Type: text/plain; charset=punycode\n\n" + b"a-" * 20_000,
+        b"Content-Type: text/plain; charset=zlib\n\nx",
+        b"Subject: " + b"=?utf-8?q?=ff?= " * 20_000 + b"\n\nx",
+        b"Content-Type: text/plain; charset*=utf-7''x; charset=\"\x00\"\n\n+2D0-",
+    ],
+)
+def test_hostile_mails_end_in_a_document_or_a_bad_record(tmp_path, content):
+    started = time.monotonic()
+    documents, bad = read(tmp_path / "a.eml", content)
+    assert len(documents) + len(bad) == 1
+    assert time.monotonic() - started < 20
+
+
+def tar_of(*members: tuple[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def zip_of(*members: tuple[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("pack", [tar_of, zip_of])
+def test_an_archive_is_a_folder_of_files_each_in_its_own_format(tmp_path, pack):
+    inner = pack(("deep.md", b"# inner"))
+    content = pack(
+        ("a.jsonl", b'{"id": "j", "text": "lines"}\n{\n'),
+        ("b/c.csv.gz", gzip.compress(b"id,text\nt,table\n")),
+        ("../out.txt", b"name only"),
+        ("._junk", b"\0"),
+        ("photo.png", b"\x89PNG"),
+        ("inner.bin", inner),
+    )
+    documents, bad = read(tmp_path / "archive.whatever", content)
+    assert documents == [("j", "lines"), ("t", "table"), (None, "name only"), (None, "# inner")]
+    assert bad == [("a.jsonl", "invalid_json"), ("photo.png", "unknown_format")]
+    assert not (tmp_path.parent / "out.txt").exists()
+
+
+def test_links_in_archives_are_reported_and_never_followed(tmp_path):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        link = tarfile.TarInfo("passwd.txt")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    assert read(tmp_path / "a.tar", out.getvalue()) == ([], [("passwd.txt", "not_a_file")])
+    info = zipfile.ZipInfo("passwd.txt")
+    info.external_attr = 0o120777 << 16
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(info, "/etc/passwd")
+    assert read(tmp_path / "a.zip", buffer.getvalue()) == ([], [("passwd.txt", "not_a_file")])
+
+
+def test_a_cut_or_broken_archive_is_never_silent(tmp_path):
+    whole = tar_of(("a.txt", b"first"), ("b.txt", b"second" * 500), ("c.txt", b"third"))
+    documents, bad = read(tmp_path / "cut.tar", whole[:2500])
+    assert documents == [(None, "first")]
+    assert [reason for _, reason in bad] == ["truncated", "truncated"]
+    broken = bytearray(whole)
+    broken[1024:1034] = b"\xff" * 10  # the second header
+    documents, bad = read(tmp_path / "broken.tar", bytes(broken))
+    assert documents == [(None, "first")]
+    assert [reason for _, reason in bad] == ["damaged_archive"]
+    documents, bad = read(tmp_path / "no-end.tar", tar_of(("a.txt", b"first"))[:1024])
+    assert (documents, [reason for _, reason in bad]) == ([(None, "first")], ["truncated"])
+    assert [reason for _, reason in read(tmp_path / "cut.zip", zip_of(("a.txt", b"first"))[:-10])[1]] == [
+        "damaged_archive"
+    ]
+
+
+def test_a_header_that_claims_exabytes_ends_at_the_end(tmp_path):
+    info = tarfile.TarInfo("a.txt")
+    info.size = 1 << 60
+    started = time.monotonic()
+    for kind in (tarfile.REGTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.SYMTYPE, b"Z"):
+        info.type = kind
+        _, bad = read(tmp_path / "a.tar", info.tobuf(tarfile.GNU_FORMAT) + b"x" * 2048)
+        assert bad
+    assert time.monotonic() - started < 20
+
+
+def test_archives_in_archives_stop_at_the_stated_depth(tmp_path):
+    content = tar_of(("a.txt", b"x"))
+    for _ in range(4):
+        content = tar_of(("inner.tar", content))
+    assert [reason for _, reason in read(tmp_path / "a.tar", content)[1]] == ["nested_too_deep"]
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.zip", "a.tar.gz"])
+def test_a_bomb_stops_at_the_stated_expansion(tmp_path, name):
+    zeros = bytes(20 << 20)
+    content = {
+        "a.txt.gz": lambda: gzip.compress(zeros),
+        "a.zip": lambda: zip_of(("a.txt", zeros)),
+        "a.tar.gz": lambda: gzip.compress(tar_of(("a.txt", zeros))),
+    }[name]()
+    limits = Limits(free_expansion_bytes=1 << 20, max_expansion=10)
+    documents, bad = read(tmp_path / name, content, limits=limits)
+    assert documents == []
+    assert {reason for _, reason in bad} <= {"expands_too_much"}
+    assert bad
+
+
+def test_a_password_is_reported(tmp_path):
+    content = bytearray(zip_of(("a.txt", b"x")))
+    for magic, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        content[content.index(magic) + offset] |= 1
+    assert read(tmp_path / "a.zip", bytes(content)) == ([], [("a.txt", "encrypted")])
+
+
+def test_text_and_id_may_lie_in_other_columns(tmp_path):
+    content = "Номер;Текст\n7;да\n".encode()
+    assert read(tmp_path / "a.csv", content, fields=Fields(text="Текст", id="Номер")) == ([("7", "да")], [])
