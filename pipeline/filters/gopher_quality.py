@@ -7,25 +7,17 @@ Source  Rae et al. 2021 (Gopher), appendix A.1.1 and table A1; the defaults are 
 Misses  fluent nonsense and boilerplate. With the defaults it drops every short ticket and every text that is not
         English: see presets.py.
 
-A word is what white space separates. The hash sign and the ellipsis have a limit each, as in the paper. Stop words are
-counted once each, in any case; `languages` is a choice, not a sum: two words of one of them are enough.
+A word is what white space separates; one of nothing but punctuation does not count towards the number of words and
+their mean length, but does towards every share of words, as in datatrove's filter. The hash sign and the ellipsis have
+a limit each, as in the paper. Stop words are counted once each, in any case and with punctuation beside them;
+`languages` is a choice, not a sum: two words of one of them are enough.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.filters.rules import (
-    Example,
-    above,
-    below,
-    check_choices,
-    check_counts,
-    check_numbers,
-    check_order,
-    first_failing,
-    share,
-)
+from pipeline.filters.rules import Example, Rule, check_choices, check_counts, check_numbers, check_order, share
 from pipeline.kernels.stop_words import LANGUAGES
 from pipeline.kernels.text import Statistics
 
@@ -57,37 +49,52 @@ class Settings:
         check_choices(self, "languages", LANGUAGES)
 
 
-REASONS = (
-    "too_few_words",
-    "too_many_words",
-    "words_too_short",
-    "words_too_long",
-    "too_many_hash_signs",
-    "too_many_ellipses",
-    "too_many_bullet_lines",
-    "too_many_ellipsis_lines",
-    "too_few_alphabetic_words",
-    "too_few_stop_words",
+def _real_words(statistics: Statistics, _: Settings) -> np.ndarray:
+    return statistics.num_words - statistics.num_symbol_words
+
+
+def _mean_word_chars(statistics: Statistics, settings: Settings) -> np.ndarray:
+    chars = statistics.num_word_chars - statistics.num_symbol_word_chars
+    return share(chars, _real_words(statistics, settings))
+
+
+def _stop_words(statistics: Statistics, settings: Settings) -> np.ndarray:
+    counts: np.ndarray = np.max([statistics.num_stop_words(language) for language in settings.languages], axis=0)
+    return counts
+
+
+RULES = (
+    Rule(reason="too_few_words", setting="min_words", values=_real_words),
+    Rule(reason="too_many_words", setting="max_words", values=_real_words),
+    Rule(reason="words_too_short", setting="min_mean_word_chars", values=_mean_word_chars),
+    Rule(reason="words_too_long", setting="max_mean_word_chars", values=_mean_word_chars),
+    Rule(
+        reason="too_many_hash_signs",
+        setting="max_hash_signs_per_word",
+        values=lambda statistics, _: share(statistics.num_hash_signs, statistics.num_words),
+    ),
+    Rule(
+        reason="too_many_ellipses",
+        setting="max_ellipses_per_word",
+        values=lambda statistics, _: share(statistics.num_ellipses, statistics.num_words),
+    ),
+    Rule(
+        reason="too_many_bullet_lines",
+        setting="max_bullet_line_fraction",
+        values=lambda statistics, _: share(statistics.num_bullet_lines, statistics.num_lines),
+    ),
+    Rule(
+        reason="too_many_ellipsis_lines",
+        setting="max_ellipsis_line_fraction",
+        values=lambda statistics, _: share(statistics.num_ellipsis_lines, statistics.num_lines),
+    ),
+    Rule(
+        reason="too_few_alphabetic_words",
+        setting="min_alphabetic_word_fraction",
+        values=lambda statistics, _: share(statistics.num_alphabetic_words, statistics.num_words),
+    ),
+    Rule(reason="too_few_stop_words", setting="min_stop_words", values=_stop_words),
 )
-
-
-def judge(statistics: Statistics, settings: Settings) -> np.ndarray:
-    """int16 (n,): 0 keeps, i + 1 drops for REASONS[i]."""
-    words, lines = statistics.num_words, statistics.num_lines
-    mean_word_chars = share(statistics.num_word_chars, words)
-    stop_words = np.max([statistics.num_stop_words(language) for language in settings.languages], axis=0)
-    return first_failing(
-        below(words, settings.min_words),
-        above(words, settings.max_words),
-        below(mean_word_chars, settings.min_mean_word_chars),
-        above(mean_word_chars, settings.max_mean_word_chars),
-        above(share(statistics.num_hash_signs, words), settings.max_hash_signs_per_word),
-        above(share(statistics.num_ellipses, words), settings.max_ellipses_per_word),
-        above(share(statistics.num_bullet_lines, lines), settings.max_bullet_line_fraction),
-        above(share(statistics.num_ellipsis_lines, lines), settings.max_ellipsis_line_fraction),
-        below(share(statistics.num_alphabetic_words, words), settings.min_alphabetic_word_fraction),
-        below(stop_words, settings.min_stop_words),
-    )
 
 
 _TEN = Settings(min_words=10)

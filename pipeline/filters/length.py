@@ -9,10 +9,7 @@ Misses  everything about what the words are.
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from pipeline.filters.rules import Example, above, below, check_counts, check_order, first_failing
-from pipeline.kernels.text import Statistics
+from pipeline.filters.rules import Example, Rule, check_counts, check_order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,18 +27,12 @@ class Settings:
         check_order(self, "min_words", "max_words")
 
 
-REASONS = ("too_few_chars", "too_many_chars", "too_few_words", "too_many_words")
-
-
-def judge(statistics: Statistics, settings: Settings) -> np.ndarray:
-    """int16 (n,): 0 keeps, i + 1 drops for REASONS[i]."""
-    return first_failing(
-        below(statistics.num_chars, settings.min_chars),
-        above(statistics.num_chars, settings.max_chars),
-        below(statistics.num_words, settings.min_words),
-        above(statistics.num_words, settings.max_words),
-    )
-
+RULES = (
+    Rule(reason="too_few_chars", setting="min_chars", values=lambda statistics, _: statistics.num_chars),
+    Rule(reason="too_many_chars", setting="max_chars", values=lambda statistics, _: statistics.num_chars),
+    Rule(reason="too_few_words", setting="min_words", values=lambda statistics, _: statistics.num_words),
+    Rule(reason="too_many_words", setting="max_words", values=lambda statistics, _: statistics.num_words),
+)
 
 EXAMPLES = (
     Example("", "too_few_words"),

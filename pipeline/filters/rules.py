@@ -1,12 +1,53 @@
-"""What every filter is written with: comparisons that a missing limit passes, fractions that never divide by zero."""
+"""What every filter is written with: rules, each a number of a document against a limit, and fractions that never
+divide by zero.
+"""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from manifests.errors import UserError
+from pipeline.kernels.text import Statistics
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One limit: documents whose value is under a `min_...` setting, or over another one, are dropped for `reason`.
+
+    A value at the limit is kept, and a limit of None drops nothing.
+    """
+
+    reason: str
+    setting: str
+    values: Callable[[Statistics, Any], np.ndarray]
+    """(n,) numbers, of statistics and settings."""
+    limit_of: Callable[[Any], float | None] | None = None
+    """For a setting that is no number: the limit it stands for."""
+
+    @property
+    def is_least(self) -> bool:
+        """Whether the limit is the least value kept, not the largest."""
+        return self.setting.startswith("min_")
+
+    def limit(self, settings: Any) -> float | None:
+        """The limit under these settings."""
+        limit: float | None = self.limit_of(settings) if self.limit_of else getattr(settings, self.setting)
+        return limit
+
+    def fails(self, statistics: Statistics, settings: Any) -> np.ndarray:
+        """bool (n,): the documents it drops."""
+        limit = self.limit(settings)
+        if limit is None:
+            return np.zeros(len(statistics), dtype=bool)
+        values = self.values(statistics, settings)
+        return values < limit if self.is_least else values > limit
+
+
+def judge(rules: Sequence[Rule], statistics: Statistics, settings: Any) -> np.ndarray:
+    """int16 (n,): 0 keeps, i + 1 drops for rules[i], the first that fails."""
+    return first_failing(*(rule.fails(statistics, settings) for rule in rules))
 
 
 @dataclass(frozen=True)
@@ -22,16 +63,6 @@ def first_failing(*failing: np.ndarray) -> np.ndarray:
     """int16 (n,): 0 where no mask (bool (n,)) is true, else one more than the index of the first that is."""
     masks = np.stack(failing)
     return np.where(masks.any(axis=0), masks.argmax(axis=0) + 1, 0).astype(np.int16)
-
-
-def below(values: np.ndarray, limit: float | None) -> np.ndarray:
-    """Where `values` are under `limit`: nowhere, if there is none."""
-    return np.zeros(len(values), dtype=bool) if limit is None else values < limit
-
-
-def above(values: np.ndarray, limit: float | None) -> np.ndarray:
-    """Where `values` are over `limit`: nowhere, if there is none."""
-    return np.zeros(len(values), dtype=bool) if limit is None else values > limit
 
 
 def share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:

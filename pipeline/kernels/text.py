@@ -5,15 +5,19 @@ LargeStringArray --analyse--> Statistics (a column of numbers each)  -> pipeline
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.kernels.arrow import text_buffers
+from pipeline.kernels.columns import COUNTED
+from pipeline.kernels.language import MIN_LETTERS, Languages, detect
+from pipeline.kernels.language_model import language_labels
 from pipeline.kernels.stop_words import LANGUAGES, stop_word_table
-from pipeline.kernels.text_pass import COUNTED, analyse_batch
+from pipeline.kernels.text_pass import analyse_batch
 from pipeline.kernels.unicode import character_table
 
 
@@ -21,25 +25,58 @@ from pipeline.kernels.unicode import character_table
 class Statistics:
     """What one document of a batch is like, a column a number: every field is an int64 array of shape (n,).
 
-    Rules: a *word* is a run of characters that are not white space (`str.split()`), as Rae et al. count them; a *line*
-    ends at "\\n", and a last "\\n" opens no further line; an *empty* line has no characters at all.
+    Rules: a *word* is a run of characters that are not white space (`str.split()`), as Rae et al. count them, in every
+    script; those without spaces (Chinese, Japanese, Thai) so have one word a clause. Words are compared byte for byte,
+    case and punctuation included. A *line* ends at "\\n", and a last "\\n" opens no further line; an *empty* line has
+    no characters at all.
     """
 
     num_bytes: np.ndarray  # UTF-8
     num_chars: np.ndarray  # code points
+    num_letters: np.ndarray  # str.isalpha
+    num_cyrillic_letters: np.ndarray  # U+0400 to U+052F
+    num_digits: np.ndarray  # digits and other numerals: str.isalnum, but no letter
     num_words: np.ndarray
     num_word_chars: np.ndarray  # characters inside words: all that are not white space
+    num_symbol_words: np.ndarray  # words of nothing but punctuation (punctuation.py)
+    num_symbol_word_chars: np.ndarray
     num_alphabetic_words: np.ndarray  # words with at least one letter
     num_hash_signs: np.ndarray  # "#"
     num_ellipses: np.ndarray  # "..." (not overlapping) and "…"
+    num_curly_brackets: np.ndarray  # "{"
     num_lines: np.ndarray
     num_bullet_lines: np.ndarray  # the first character that is not white space is "•" or "-"
     num_ellipsis_lines: np.ndarray  # they end, white space aside, with "..." or "…"
     num_nonempty_lines: np.ndarray
     num_duplicate_lines: np.ndarray  # equal, byte for byte, to an earlier nonempty line of the document
     num_duplicate_line_chars: np.ndarray  # characters in them
+    num_filled_lines: np.ndarray  # lines with a word
+    num_terminal_lines: np.ndarray  # filled lines whose very last character ends a sentence, in any script
+    num_short_lines: np.ndarray  # filled lines of at most 30 characters, white space among them
+    num_duplicate_filled_line_chars: np.ndarray
+    num_newlines: np.ndarray
+    num_paragraphs: np.ndarray  # parted by one or more empty lines, white space around the text aside
+    num_duplicate_paragraphs: np.ndarray  # equal, byte for byte, to an earlier one
+    num_duplicate_paragraph_chars: np.ndarray
+    num_prose_lines: np.ndarray  # lines C4 keeps: 3 words, none over 1,000 characters, an end like a sentence's
+    num_prose_sentences: np.ndarray  # sentences in them (prose.py)
+    num_curly_bracket_lines: np.ndarray  # prose lines with "{"
+    num_lorem_ipsum_lines: np.ndarray  # lines like prose lines, with "lorem ipsum"
+    num_top_2gram_repeats: np.ndarray  # how often the commonest run of two words occurs, the first of several
+    num_top_2gram_chars: np.ndarray  # characters in all its occurrences, the space between words included
+    num_top_3gram_repeats: np.ndarray
+    num_top_3gram_chars: np.ndarray
+    num_top_4gram_repeats: np.ndarray
+    num_top_4gram_chars: np.ndarray
+    num_duplicate_5gram_chars: np.ndarray  # characters of words in runs of five that occurred before, each once
+    num_duplicate_6gram_chars: np.ndarray
+    num_duplicate_7gram_chars: np.ndarray
+    num_duplicate_8gram_chars: np.ndarray
+    num_duplicate_9gram_chars: np.ndarray
+    num_duplicate_10gram_chars: np.ndarray
     num_stop_words_en: np.ndarray  # how many different ones of STOP_WORDS["en"] occur, among runs of \\w, in any case
     num_stop_words_ru: np.ndarray
+    text: pa.LargeStringArray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         shapes = {column.shape for column in self.columns().values()}
@@ -53,9 +90,22 @@ class Statistics:
         """How many different stop words of `language`, one of stop_words.LANGUAGES, each document has."""
         return self.columns()[f"num_stop_words_{language}"]
 
+    @functools.cached_property
+    def languages(self) -> Languages:
+        """The language of each document: a kernel of its own, which runs when this is first asked for."""
+        if self.text is None:
+            raise ValueError("these statistics came without their text, so their languages cannot be told")
+        return detect(self.text)
+
+    def in_language(self, code: str) -> np.ndarray:
+        """bool (n,): documents of one language. Where letters are too few for the model, Cyrillic ones are Russian."""
+        told = self.languages.label == language_labels().index(code)
+        script = 2 * self.num_cyrillic_letters > self.num_letters
+        return np.where(self.num_letters < MIN_LETTERS, script & (code == "ru"), told)
+
     def columns(self) -> dict[str, np.ndarray]:
-        """The fields by name, in order."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        """The numbers by name, in order."""
+        return {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.name != "text"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,4 +143,4 @@ def analyse(text: pa.LargeStringArray) -> tuple[Statistics, Words]:
     analyse_batch(data, offsets, character_table(), *stop_word_table(), counts, hashes, word_offsets)
     names = (*COUNTED, *(f"num_stop_words_{language}" for language in LANGUAGES))
     columns = dict(zip(names, np.ascontiguousarray(counts.T), strict=True))
-    return Statistics(**columns), Words(hashes=hashes[: word_offsets[-1]], offsets=word_offsets)
+    return Statistics(**columns, text=text), Words(hashes=hashes[: word_offsets[-1]], offsets=word_offsets)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.kernels.compiled import inlined, kernel
+from pipeline.kernels.punctuation import PUNCTUATION_RANGES, TERMINAL_RANGES
 from pipeline.kernels.unicode_ranges import LETTER_RANGES, LOWER_RANGES, SPACE_RANGES, WORD_RANGES
 
 NUM_CODE_POINTS = 0x110000
@@ -19,9 +20,11 @@ NUM_CODE_POINTS = 0x110000
 LOWER_MASK = np.uint32(0xFFFFFF)
 LOWER_SIZE_SHIFT = np.uint32(24)
 LOWER_SIZE_MASK = np.uint32(7)
+PUNCTUATION = np.uint32(1 << 27)  # of any script, control characters among it: punctuation.py
 WORD = np.uint32(1 << 28)  # \w as Python's re sees it: letters, digits, numerals, underscore
 LETTER = np.uint32(1 << 29)  # str.isalpha
 SPACE = np.uint32(1 << 30)  # str.isspace
+TERMINAL = np.uint32(1 << 31)  # a mark that ends a sentence, in any script
 
 
 @functools.cache
@@ -37,7 +40,14 @@ def character_table() -> np.ndarray:
     sizes = 1 + (lower >= 0x80).astype(np.uint32) + (lower >= 0x800) + (lower >= 0x10000)
     table = np.choose(sizes - 1, [lower, two, three, lower]).astype(np.uint32) & LOWER_MASK
     table |= sizes.astype(np.uint32) << LOWER_SIZE_SHIFT
-    for ranges, bit in ((WORD_RANGES, WORD), (LETTER_RANGES, LETTER), (SPACE_RANGES, SPACE)):
+    classes = (
+        (WORD_RANGES, WORD),
+        (LETTER_RANGES, LETTER),
+        (SPACE_RANGES, SPACE),
+        (PUNCTUATION_RANGES, PUNCTUATION),
+        (TERMINAL_RANGES, TERMINAL),
+    )
+    for ranges, bit in classes:
         for first, last in ranges:
             table[first : last + 1] |= bit
     table.flags.writeable = False

@@ -14,7 +14,8 @@ from pipeline.kernels.text import analyse
 def warm_up() -> None:
     """Call each kernel once on two small documents, with the types that every caller's arrays are turned into."""
     text = pa.array(["one document of six words", "another document of six words"], pa.large_string())
-    _, words = analyse(text)
+    statistics, words = analyse(text)
+    _ = statistics.languages
     content_hashes(text)
     band_hashes(signatures(words)[0])
     pairs = np.array([[1, 0]], dtype=np.int64)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import pipeline.filters
 from manifests.errors import UserError
 from pipeline.filters import FILTERS, judge_all
-from pipeline.filters.rules import Example, first_failing, share
+from pipeline.filters.rules import Example, first_failing, judge, share
 from pipeline.kernels.text import Statistics, analyse
 
 NOT_FILTERS = {"__init__", "presets", "rules"}
@@ -37,8 +37,8 @@ def test_every_file_of_the_folder_stands_in_the_table() -> None:
 @pytest.mark.parametrize(("name", "example"), EXAMPLES)
 def test_an_example_gets_the_verdict_it_states(name: str, example: Example) -> None:
     one = FILTERS[name]
-    verdict = int(one.judge(statistics_of(example.text), example.settings or one.Settings())[0])
-    assert (one.REASONS[verdict - 1] if verdict else None) == example.reason
+    verdict = int(judge(one.RULES, statistics_of(example.text), example.settings or one.Settings())[0])
+    assert (one.RULES[verdict - 1].reason if verdict else None) == example.reason
 
 
 @pytest.mark.parametrize("name", FILTERS)
@@ -54,7 +54,10 @@ class TestEveryFilter:
         ]
 
     def test_has_an_example_for_each_reason_and_one_it_keeps(self, name: str) -> None:
-        assert {example.reason for example in FILTERS[name].EXAMPLES} == {*FILTERS[name].REASONS, None}
+        assert {example.reason for example in FILTERS[name].EXAMPLES} == {
+            *(rule.reason for rule in FILTERS[name].RULES),
+            None,
+        }
 
     def test_has_frozen_settings_with_defaults(self, name: str) -> None:
         settings_ = FILTERS[name].Settings()
@@ -67,7 +70,7 @@ class TestEveryFilter:
                 FILTERS[name].Settings(**{field.name: "many"})
 
     def test_judges_no_documents_to_no_verdicts(self, name: str) -> None:
-        verdict = FILTERS[name].judge(statistics_of(), FILTERS[name].Settings())
+        verdict = judge(FILTERS[name].RULES, statistics_of(), FILTERS[name].Settings())
         assert verdict.dtype == np.int16
         assert verdict.shape == (0,)
 
@@ -76,7 +79,7 @@ class TestEveryFilter:
         limits = [field.name for field in dataclasses.fields(kind) if "None" in str(field.type)]
         off = kind(**dict.fromkeys(limits))
         texts = [example.text for example in FILTERS[name].EXAMPLES]
-        assert FILTERS[name].judge(statistics_of(*texts), off).tolist() == [0] * len(texts)
+        assert judge(FILTERS[name].RULES, statistics_of(*texts), off).tolist() == [0] * len(texts)
 
     @pytest.mark.filterwarnings("error")
     def test_judges_texts_without_words_lines_or_letters_without_a_warning(self, name: str) -> None:
@@ -84,14 +87,14 @@ class TestEveryFilter:
         without_lower_limits = {
             field.name: None for field in dataclasses.fields(one.Settings) if field.name.startswith("min_")
         }
-        verdict = one.judge(statistics_of("", " ", "\n\n", "\n"), one.Settings(**without_lower_limits))
+        verdict = judge(one.RULES, statistics_of("", " ", "\n\n", "\n"), one.Settings(**without_lower_limits))
         assert verdict.tolist() == [0, 0, 0, 0]
 
     def test_judges_a_document_alike_alone_and_in_a_batch(self, name: str) -> None:
         one = FILTERS[name]
         texts = [example.text for example in one.EXAMPLES]
-        together = one.judge(statistics_of(*texts), one.Settings())
-        alone = [int(one.judge(statistics_of(text), one.Settings())[0]) for text in texts]
+        together = judge(one.RULES, statistics_of(*texts), one.Settings())
+        alone = [int(judge(one.RULES, statistics_of(text), one.Settings())[0]) for text in texts]
         assert together.tolist() == alone
 
 
@@ -118,8 +121,8 @@ def test_limits_are_included_in_what_is_kept() -> None:
     ten_words = statistics_of("one two three four five six seven eight nine 10")
     quality, kind = FILTERS["gopher_quality"], FILTERS["gopher_quality"].Settings
     off = dict.fromkeys(("min_words", "max_words", "min_stop_words"))
-    assert quality.judge(ten_words, kind(**off, min_alphabetic_word_fraction=0.9)).tolist() == [0]
-    assert quality.judge(ten_words, kind(**off, min_alphabetic_word_fraction=0.91)).tolist() == [9]
+    assert judge(quality.RULES, ten_words, kind(**off, min_alphabetic_word_fraction=0.9)).tolist() == [0]
+    assert judge(quality.RULES, ten_words, kind(**off, min_alphabetic_word_fraction=0.91)).tolist() == [9]
 
 
 @settings(max_examples=50, deadline=None)

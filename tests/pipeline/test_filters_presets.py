@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from manifests.errors import UserError
-from pipeline.filters import gopher_quality, judge_all, length, repeated_lines
+from pipeline.filters import gopher_quality, gopher_repetition, judge_all, length
 from pipeline.filters.presets import PRESETS, resolve
 from pipeline.kernels.text import analyse
 from tests.pipeline.kernels_corpus import source_texts
@@ -21,8 +21,8 @@ def kept_fraction(preset: str, texts: list[str]) -> float:
 
 def test_a_preset_is_resolved_to_filters_in_order() -> None:
     assert resolve("gopher") == (
+        ("gopher_repetition", gopher_repetition.Settings()),
         ("gopher_quality", gopher_quality.Settings()),
-        ("repeated_lines", repeated_lines.Settings()),
     )
 
 
@@ -38,8 +38,8 @@ def test_names_and_settings_may_be_mixed_in_a_list() -> None:
 
 
 def test_one_mapping_is_its_filters_in_order() -> None:
-    assert resolve({"repeated_lines": None, "length": {"max_chars": 9}}) == (
-        ("repeated_lines", repeated_lines.Settings()),
+    assert resolve({"gopher_repetition": None, "length": {"max_chars": 9}}) == (
+        ("gopher_repetition", gopher_repetition.Settings()),
         ("length", length.Settings(max_chars=9)),
     )
 
@@ -62,9 +62,12 @@ def test_every_preset_resolves(name: str) -> None:
         ([7], "filters: 7 is not a filter"),
         (["length", {"length": {}}], "filters: length stands twice"),
         ([{"gopher_quality": {"languages": ["de"]}}], "filters.gopher_quality.languages is ('de',): give a list"),
+        (["gopher_quality@rus"], "filters.gopher_quality@rus: no language is called 'rus'; the closest is 'ru'"),
+        (["gopher_quality@ru", "gopher_quality@ru"], "filters: gopher_quality@ru stands twice"),
+        ([{"language": {"languages": ["english"]}}], "filters.language.languages is ('english',): give a list"),
         ([{"gopher_quality": {"languages": []}}], "filters.gopher_quality.languages is (): give a list"),
         (
-            [{"repeated_lines": {"max_duplicate_line_fraction": 30}}],
+            [{"gopher_repetition": {"max_duplicate_line_fraction": 30}}],
             "max_duplicate_line_fraction is 30: give a number from 0 to 1",
         ),
         ([{"gopher_quality": {"max_mean_word_chars": float("nan")}}], "max_mean_word_chars is nan: give a number"),
@@ -103,6 +106,28 @@ def test_a_russian_page_is_kept(preset: str) -> None:
     )
     assert kept_fraction(preset, [page]) == 1.0
     assert kept_fraction("gopher", [page]) == 0.0
+
+
+def test_a_filter_of_one_language_judges_its_documents_and_the_plain_one_the_rest() -> None:
+    russian = "Принтер на втором этаже не печатает с тех пор, как мы переехали."
+    english = "The printer on the second floor does not print since the move on Monday."
+    german = "Der Drucker im zweiten Stock druckt seit dem Umzug am Montag nicht mehr."
+    statistics, _ = analyse(pa.array([russian, english, german, "Привет", "Hi", ""], pa.large_string()))
+    filters = resolve([{"length@ru": {"max_chars": 1}}, {"length": {"max_words": 0, "min_words": 0}}])
+    verdict, reasons = judge_all(filters, statistics)
+    assert [reasons[number - 1] if number else None for number in verdict.tolist()] == [
+        "length.too_many_chars",
+        "length.too_many_words",
+        "length.too_many_words",
+        "length.too_many_chars",  # too short for the model: by its letters
+        "length.too_many_words",
+        None,
+    ]
+
+
+def test_a_japanese_mail_is_not_one_long_word() -> None:
+    mail = "翻訳しました。査読お願いします。ファイルの場所は前回のメールに書きました。よろしくお願いします。"
+    assert kept_fraction("correspondence", [mail]) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -12,54 +12,21 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.kernels.hashing import word_hash
-from pipeline.kernels.stop_words import STOP_WORDS
 from pipeline.kernels.text import Statistics, Words, analyse
 from pipeline.kernels.unicode_ranges import UNICODE_VERSION
 from tests.pipeline.kernels_corpus import sample_texts
+from tests.pipeline.plain_statistics import lower, plain_statistics, plain_words
 
 
 def array(texts: Sequence[str]) -> pa.LargeStringArray:
     return pa.array(texts, pa.large_string())
 
 
-def lower(word: str) -> str:
-    """Simple lower case: one character for one, whatever stands around it."""
-    return "".join(character.lower()[0] for character in word)
-
-
-def plain_words(text: str) -> list[str]:
-    return [lower(word) for word in re.findall(r"\w+", text)]
-
-
-def plain_statistics(text: str) -> dict[str, int]:
-    words = text.split()
-    lines = text.removesuffix("\n").split("\n") if text else []
-    filled = [line for line in lines if line]
-    duplicates = [line for number, line in enumerate(filled) if line in filled[:number]]
-    found = set(plain_words(text))
-    return {
-        "num_bytes": len(text.encode()),
-        "num_chars": len(text),
-        "num_words": len(words),
-        "num_word_chars": sum(len(word) for word in words),
-        "num_alphabetic_words": sum(any(character.isalpha() for character in word) for word in words),
-        "num_hash_signs": text.count("#"),
-        "num_ellipses": text.count("...") + text.count("…"),
-        "num_lines": len(lines),
-        "num_bullet_lines": sum(line.lstrip().startswith(("•", "-")) for line in lines),
-        "num_ellipsis_lines": sum(line.rstrip().endswith(("...", "…")) for line in lines),
-        "num_nonempty_lines": len(filled),
-        "num_duplicate_lines": len(duplicates),
-        "num_duplicate_line_chars": sum(len(line) for line in duplicates),
-        "num_stop_words_en": len(found & set(STOP_WORDS["en"])),
-        "num_stop_words_ru": len(found & set(STOP_WORDS["ru"])),
-    }
-
-
 def check_against_plain(texts: Sequence[str]) -> None:
     statistics, words = analyse(array(texts))
+    plain = [plain_statistics(text) for text in texts]
     for name, column in statistics.columns().items():
-        assert column.tolist() == [plain_statistics(text)[name] for text in texts], name
+        assert column.tolist() == [one[name] for one in plain], name
     expected = [[word_hash(word) for word in plain_words(text)] for text in texts]
     assert [hashes.tolist() for hashes in words] == expected
 
@@ -113,6 +80,21 @@ PIECES = st.sampled_from(
         ),
         *("seven77", "eightLTR", "nineLETTER", "naïve", "преИмущество", "x" * 16, "        ", "same line\n"),
         *("\x00", "\x7f", "@", "[", "`", "{", "/", ":", "😀"),
+        *(
+            "one two three.",
+            "Lorem ipsum ",
+            "JavaScript",
+            "terms of use.",
+            "[12]",
+            "[edit]",
+            "[",
+            "]",
+            ".)",
+            "!»",
+            '"',
+            "'",
+        ),
+        *("a b ", "a b ", "c ", "один два ", "x y z x y z x y z x y z ", "１", "。", "？", "w" * 1001),
     ]
 )
 TEXTS = st.lists(PIECES | st.text(max_size=3), max_size=30).map("".join)
@@ -129,20 +111,51 @@ def test_the_pass_counts_what_plain_python_counts(texts: list[str]) -> None:
 
 def test_a_ticket_is_counted_by_hand() -> None:
     statistics, words = analyse(array(["Принтер #2 не печатает...\n\n- The paper is in\n- The paper is in\n"]))
-    assert {name: int(column[0]) for name, column in statistics.columns().items()} == {
+    counts = {name: int(column[0]) for name, column in statistics.columns().items()}
+    assert counts == {
         "num_bytes": 80,
         "num_chars": 63,
+        "num_letters": 41,
+        "num_cyrillic_letters": 17,
+        "num_digits": 1,
         "num_words": 14,
         "num_word_chars": 48,
+        "num_symbol_words": 2,  # the bullets
+        "num_symbol_word_chars": 2,
         "num_alphabetic_words": 11,
         "num_hash_signs": 1,
         "num_ellipses": 1,
+        "num_curly_brackets": 0,
         "num_lines": 4,
         "num_bullet_lines": 2,
         "num_ellipsis_lines": 1,
         "num_nonempty_lines": 3,
         "num_duplicate_lines": 1,
         "num_duplicate_line_chars": 17,
+        "num_filled_lines": 3,
+        "num_terminal_lines": 1,
+        "num_short_lines": 3,
+        "num_duplicate_filled_line_chars": 17,
+        "num_newlines": 4,
+        "num_paragraphs": 2,
+        "num_duplicate_paragraphs": 0,
+        "num_duplicate_paragraph_chars": 0,
+        "num_prose_lines": 0,
+        "num_prose_sentences": 0,
+        "num_curly_bracket_lines": 0,
+        "num_lorem_ipsum_lines": 0,
+        "num_top_2gram_repeats": 2,  # "- The", twice five characters
+        "num_top_2gram_chars": 10,
+        "num_top_3gram_repeats": 2,
+        "num_top_3gram_chars": 22,
+        "num_top_4gram_repeats": 2,
+        "num_top_4gram_chars": 28,
+        "num_duplicate_5gram_chars": 13,  # "-ThePaperisin"
+        "num_duplicate_6gram_chars": 0,
+        "num_duplicate_7gram_chars": 0,
+        "num_duplicate_8gram_chars": 0,
+        "num_duplicate_9gram_chars": 0,
+        "num_duplicate_10gram_chars": 0,
         "num_stop_words_en": 1,
         "num_stop_words_ru": 1,
     }

@@ -1,0 +1,139 @@
+"""What C4 asks of a line: how it ends, how many sentences it has, and whether it holds one of a few phrases.
+
+A *sentence* ends with a word that ends in one of . ? ! …, closing quotes and brackets aside; what is left at the end of
+a line is one more. `Dr. Who` is two by this rule and by any that knows no language.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from pipeline.kernels.compiled import inlined, kernel
+from pipeline.kernels.unicode import decode_multibyte
+
+# A document's set of words (stop_words.py) says which of these may occur in it at all; only then lines are searched.
+LOREM_IPSUM = ("lorem ipsum",)
+SKIPPED = (
+    "javascript",
+    "terms of use",
+    "privacy policy",
+    "cookie policy",
+    "uses cookies",
+    "use of cookies",
+    "use cookies",
+)
+HAS_LOREM_IPSUM, HAS_SKIPPED = np.uint64(1), np.uint64(2)
+
+_PHRASES = np.frombuffer("".join((*LOREM_IPSUM, *SKIPPED)).encode(), dtype=np.uint8)
+_PHRASE_ENDS = np.cumsum([len(phrase) for phrase in (*LOREM_IPSUM, *SKIPPED)])
+_NUM_LOREM_IPSUM = len(LOREM_IPSUM)
+
+# By a word's last byte: 0 it ends no sentence; 1 it does; 2 a closing mark, or the last byte of a character that may
+# be one: look closer.
+_END_CLASSES = np.zeros(256, np.uint8)
+_END_CLASSES[[ord(mark) for mark in ".?!"]] = 1
+_CLOSING = "\"')]}»”’"
+_END_CLASSES[sorted({mark.encode()[-1] for mark in _CLOSING + "…"})] = 2
+_DOT, _QUESTION, _EXCLAMATION, _ELLIPSIS = (np.uint32(ord(mark)) for mark in ".?!…")
+_CLOSING_CODES = np.array([ord(mark) for mark in _CLOSING], np.uint32)
+_PROSE_ENDS = np.zeros(256, np.bool_)
+_PROSE_ENDS[[ord(mark) for mark in ".?!\"'"]] = True
+_EDIT, _NEEDED = (np.frombuffer(word.encode(), dtype=np.uint8) for word in ("edit", "citation needed"))
+_OPEN, _CLOSE = ord("["), ord("]")
+
+
+@inlined
+def ends_prose(data: Any, start: Any, end: Any) -> Any:
+    """Whether data[start:end] ends in one of . ? ! " ' and not in "...", marks like [12], [edit] at its end aside."""
+    if data[end - 1] == _CLOSE:
+        end = _before_citations(data, start, end)
+        if end == start:
+            return False
+    last = data[end - 1]
+    dots = end - start >= 3 and last == _DOT and data[end - 2] == _DOT and data[end - 3] == _DOT
+    return _PROSE_ENDS[last] and not dots
+
+
+@kernel
+def _before_citations(data: Any, start: Any, end: Any) -> Any:
+    """Where the citation marks at the end of data[start:end] begin; `end` if there are none."""
+    while end > start and data[end - 1] == _CLOSE:
+        opening = end - 2
+        while opening >= start and data[opening] != _OPEN:
+            opening -= 1
+        if opening < start:
+            return end
+        length = end - 1 - (opening + 1)
+        digits = True
+        for position in range(opening + 1, end - 1):
+            digits &= ord("0") <= data[position] <= ord("9")
+        edit = length == len(_EDIT) and _equal(data, opening + 1, _EDIT)
+        needed = length == len(_NEEDED) and _equal(data, opening + 1, _NEEDED)
+        if not (digits or edit or needed):
+            return end
+        end = opening
+    return end
+
+
+@inlined
+def _equal(data: Any, start: Any, word: Any) -> Any:
+    same = True
+    for position in range(len(word)):
+        same &= data[start + position] == word[position]
+    return same
+
+
+@inlined
+def num_sentences(data: Any, starts: Any, ends: Any, first_word: Any, next_word: Any) -> Any:
+    """Sentences in a line of at least one word."""
+    total = 0
+    open_ = False
+    for word in range(first_word, next_word):
+        kind = _END_CLASSES[data[ends[word] - 1]]
+        ended = kind == 1 or (kind == 2 and _ends_sentence(data, starts[word], ends[word]))
+        total += ended
+        open_ = not ended
+    return total + open_
+
+
+@kernel
+def _ends_sentence(data: Any, start: Any, end: Any) -> Any:
+    """Whether data[start:end] ends in a sentence's mark, closing marks and citations aside."""
+    end = _before_citations(data, start, end)
+    while end > start:
+        position = end - 1
+        while position > start and data[position] & 0xC0 == 0x80:
+            position -= 1
+        last = np.uint32(data[position])
+        if last >= 0x80:
+            last, _ = decode_multibyte(data, position)
+        if last in (_DOT, _QUESTION, _EXCLAMATION, _ELLIPSIS):
+            return True
+        closing = False
+        for code in _CLOSING_CODES:
+            closing |= code == last
+        if not closing:
+            return False
+        end = position
+    return False
+
+
+@kernel
+def has_any(data: Any, start: Any, end: Any, wanted: Any) -> Any:
+    """Whether data[start:end] holds one of the wanted phrases, in any case of ASCII letters."""
+    first = 0 if wanted & HAS_LOREM_IPSUM else _NUM_LOREM_IPSUM
+    last = len(_PHRASE_ENDS) if wanted & HAS_SKIPPED else _NUM_LOREM_IPSUM
+    for phrase in range(first, last):
+        phrase_start = 0 if phrase == 0 else _PHRASE_ENDS[phrase - 1]
+        length = _PHRASE_ENDS[phrase] - phrase_start
+        for position in range(start, end - length + 1):
+            same = 0
+            while same < length:
+                byte = data[position + same]
+                byte |= 0x20 * (ord("A") <= byte <= ord("Z"))
+                if byte != _PHRASES[phrase_start + same]:
+                    break
+                same += 1
+            if same == length:
+                return True
+    return False
