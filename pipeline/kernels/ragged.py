@@ -28,3 +28,24 @@ def _gather(values: Any, offsets: Any, rows: Any, gathered: Any, new_offsets: An
     for i in range(len(rows)):
         start = offsets[rows[i]]
         gathered[new_offsets[i] : new_offsets[i + 1]] = values[start : start + new_offsets[i + 1] - new_offsets[i]]
+
+
+def framed_lists(
+    values: np.ndarray, offsets: np.ndarray, head: np.ndarray, tail: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Every list with `head` before and `tail` after it: values of the dtype of `tail`, and their offsets."""
+    new_offsets = offsets + np.arange(len(offsets), dtype=np.int64) * (len(head) + len(tail))
+    framed = np.empty(new_offsets[-1], tail.dtype)
+    _frame(values, np.ascontiguousarray(offsets, np.int64), head, tail, framed, new_offsets)
+    return framed, new_offsets
+
+
+@kernel
+def _frame(values: Any, offsets: Any, head: Any, tail: Any, framed: Any, new_offsets: Any) -> None:
+    for i in range(len(offsets) - 1):
+        at = new_offsets[i]
+        framed[at : at + len(head)] = head
+        at += len(head)
+        num = offsets[i + 1] - offsets[i]
+        framed[at : at + num] = values[offsets[i] : offsets[i + 1]]
+        framed[at + num : new_offsets[i + 1]] = tail
