@@ -21,7 +21,8 @@ row. Rows stand in the order of a hash, not of length, so that a shard cut out o
 sample too.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -29,10 +30,10 @@ from pipeline.kernels.best_fit import best_fit_rows
 
 MIN_GROUP_TOKENS = 1 << 22
 MIN_GROUP_ROWS = 1 << 10
-MAX_GROUP_TOKENS = 1 << 26
-"""A group holds 4 M tokens and 1,024 rows, or the next power of two: with so many documents to choose from, padding is
-0.1 % and less (docs/tokens.md). Rows of more than 65,536 tokens get fewer to a group, since a task must hold it: 64 M
-tokens are 256 MB.
+MAX_GROUP_TOKENS = 1 << 25
+"""A group holds at least 4 M tokens and 1,024 rows, at most twice that: with so many documents to choose from, padding
+is 0.1 % and less (docs/tokens.md). Of rows of more than 32,768 tokens it holds fewer, since a task must hold a group:
+64 M tokens are 256 MB.
 """
 
 
@@ -57,6 +58,16 @@ class Layout:
             num_tokens=(stop - start)[inside],
             place=start[inside] - first,
         )
+
+    def after(self, num_documents: int) -> "Layout":
+        """The same with so many documents before it."""
+        return replace(self, document=self.document + num_documents)
+
+    @classmethod
+    def joined(cls, layouts: Sequence["Layout"]) -> "Layout":
+        """Layouts one after the other."""
+        names = [field.name for field in fields(cls)]
+        return cls(**{name: np.concatenate([getattr(layout, name) for layout in layouts]) for name in names})
 
 
 def concat(lengths: np.ndarray) -> Layout:

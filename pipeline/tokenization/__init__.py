@@ -21,6 +21,7 @@ from pipeline.tokenization.engines import (
     Engines,
     FastEngine,
     ReferenceEngine,
+    encode_surely,
     first_difference,
     open_engines,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "Tokenizer",
     "TokenizerError",
     "check_special_tokens",
+    "encode_surely",
     "first_difference",
     "hard_texts",
     "open_engines",

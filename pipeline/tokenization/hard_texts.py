@@ -33,7 +33,7 @@ CODE_POINTS_A_TEXT = 600
 
 
 def hard_texts(tokenizer: Tokenizer) -> list[str]:
-    """HARD_TEXTS, a grid of code points, and the names of this very tokenizer's added tokens, alone and inside words."""
+    """HARD_TEXTS, a grid of code points, and the names of this very tokenizer's added tokens, alone and in words."""
     points = [chr(i) for i in range(0, 0x110000, CODE_POINT_STEP) if not 0xD800 <= i < 0xE000]
     grid = ["".join(points[i : i + CODE_POINTS_A_TEXT]) for i in range(0, len(points), CODE_POINTS_A_TEXT)]
     names = [token["content"] for token in json.loads(tokenizer.data).get("added_tokens", ())]
