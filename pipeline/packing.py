@@ -13,12 +13,13 @@ seq_len alone: no task, file or bucket decides it.
     decreasing                               E 6   A 5   C[16:20] 4   B 3   D 2
     each into the fullest row that takes it  E opens a row (2 left), A opens one (3 left), C[16:20] opens one (4 left),
                                              B fits A's row exactly, D fits E's row exactly
-    rows in the order of the document that   A A A A A B B B    C[0:8]    C[8:16]    C[16:20] . . . .    D D E E E E E E
-    opened them, documents in key order      5 examples, 36 tokens, 4 places of padding
+    rows in the order of a hash, by opener   C[0:8]    C[8:16]    C[16:20] . . . .    A A A A A B B B    D D E E E E E E
+    (C, A, E); in a row, in key order        5 examples, 36 tokens, 4 places of padding
 
-A document that is cut fills its rows alone but for the rest, so padding and a document without its EOS never share a
-row. Rows stand in the order of a hash, not of length, so that a shard cut out of the middle of a group is a fair
-sample too.
+All of a cut document but its rest fills whole rows, so no row has a document after one without its EOS. The hash is
+of the place in key order of the document that opened a row: of equally long documents the first one opens, so by plain
+key order a group would begin with its rows of short documents (8 % more of them in its first half), and a shard cut out
+of the middle of a group would be no fair sample.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from pipeline.kernels.best_fit import best_fit_rows
+from pipeline.kernels.best_fit import best_fit_rows, scrambled
 
 MIN_GROUP_TOKENS = 1 << 22
 MIN_GROUP_ROWS = 1 << 10
@@ -99,12 +100,11 @@ def best_fit(lengths: np.ndarray, seq_len: int) -> tuple[Layout, int]:
     rest_length = rests[rest_document]
     row, num_rows = best_fit_rows(rest_length, seq_len)
 
-    # Blocks of rows: the whole rows of a cut document, and each packed row, in the order of the document that opened
-    # it. A packed row's opener is the first piece that was given it.
+    # Blocks of rows: the whole rows of a cut document, and each packed row, opened by the first piece given to it.
     _, first_piece = np.unique(row, return_index=True)
     opener = np.concatenate([cut, rest_document[first_piece]])
     block_rows = np.concatenate([num_whole[cut], np.ones(num_rows, np.int64)])
-    order = np.lexsort((np.arange(len(opener)), opener))  # a document's whole rows before its rest
+    order = np.lexsort((np.arange(len(opener)), scrambled(opener)))  # a document's whole rows before its rest
     block_start = np.empty(len(order), np.int64)
     block_start[order] = (np.cumsum(block_rows[order]) - block_rows[order]) * seq_len
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.kernels.compiled import kernel
+from pipeline.kernels.hashing import mix64
 
 
 def best_fit_rows(lengths: np.ndarray, seq_len: int) -> tuple[np.ndarray, int]:
@@ -67,3 +68,16 @@ def _best_fit(lengths: Any, seq_len: Any, rows: Any) -> Any:
             has_row[node] = True
             node //= 2
     return num_rows
+
+
+def scrambled(numbers: np.ndarray) -> np.ndarray:
+    """A hash of each number, uint64 (n,): one to one, so that equal ones come from equal numbers only."""
+    hashes = np.empty(len(numbers), np.uint64)
+    _scramble(numbers.astype(np.uint64), hashes)
+    return hashes
+
+
+@kernel
+def _scramble(numbers: Any, hashes: Any) -> None:
+    for i in range(len(numbers)):
+        hashes[i] = mix64(numbers[i] + np.uint64(1))  # zero would stay zero
