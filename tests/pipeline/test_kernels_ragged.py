@@ -1,6 +1,7 @@
 """Copying lists from place to place."""
 
 from itertools import pairwise
+from random import Random
 
 import numpy as np
 from hypothesis import given, settings
@@ -18,10 +19,10 @@ def flat(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
 
 @settings(max_examples=100, deadline=None)
 @given(LISTS, st.randoms(use_true_random=False), st.sampled_from(["uint16", "uint32"]))
-def test_pieces_arrive_where_they_are_sent(lists: list[list[int]], random: object, dtype: str) -> None:
+def test_pieces_arrive_where_they_are_sent(lists: list[list[int]], random: Random, dtype: str) -> None:
     values, offsets = flat(lists)
     order = list(range(len(lists)))
-    random.shuffle(order)  # type: ignore[attr-defined]  # hypothesis's Random
+    random.shuffle(order)
     places = np.zeros(len(lists), np.int64)
     at = 0
     for row in order:

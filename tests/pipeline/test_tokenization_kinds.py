@@ -125,7 +125,7 @@ def test_special_tokens_come_from_the_tokenizers_own_rule_and_never_from_text(
 
 
 def test_an_engine_that_is_not_exact_for_this_very_tokenizer_is_not_used() -> None:
-    """Found here: where `<` and `0` are no pieces, fastokens 0.3.5 takes the text `<0x0A>` for the byte of that name."""
+    """Where `<` and `0` are no pieces, fastokens 0.3.5 takes the text `<0x0A>` for the byte of that name."""
     engines = open_engines(read_tokenizer(sentencepiece_bpe(alphabet="")), "auto")
     assert engines.chosen.name == "tokenizers"
     assert engines.why.startswith("fastokens gives other ids for '<|endoftext|></s><s>")
