@@ -54,7 +54,7 @@ def build_texts(
         "validation": {"fraction": 0.0},
         **changes,
     }
-    runtime = InlineRuntime(f"{root}/data/.build")
+    runtime = InlineRuntime(f"{values['output']}/.build")
     return build(parse(values), runtime, Host(workers=1, ray="none"), lambda _line: None)
 
 

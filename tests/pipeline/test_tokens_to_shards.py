@@ -158,6 +158,21 @@ def test_neither_files_nor_their_order_nor_buckets_decide_a_byte(
 
 
 @pytest.mark.parametrize("packing_name", PACKINGS)
+def test_runs_and_shards_on_s3_give_the_digest_of_the_local_build(
+    tmp_path: Path, packing_name: str, s3_root: str
+) -> None:
+    records = records_of_lengths([random.Random(seed).randrange(2, 40) for seed in range(200)])
+    keys: dict[str, Any] = {
+        "example": {"seq_len": SEQ_LEN, "packing": packing_name},
+        "shards": {"max_bytes": 100_000},
+    }
+    local = build_texts(tmp_path / "local", [records], **keys)
+    remote = build_texts(tmp_path / "remote", [records], output=f"{s3_root}/{packing_name}", **keys)
+    assert remote.manifest.digest == local.manifest.digest
+    assert problems_of(remote) == []
+
+
+@pytest.mark.parametrize("packing_name", PACKINGS)
 def test_a_weight_of_two_and_a_half_gives_every_document_twice_and_half_of_them_a_third_time(
     tmp_path: Path, packing_name: str
 ) -> None:
