@@ -4,7 +4,8 @@
 
 A document counts in the shard where it ends. If every document fell into a shard by lot, Pearson's chi-squared of the
 table shards x classes would follow its distribution: p below 0.001 says the order is not fair (or chance, once in a
-thousand). Exit code 1 then. Standard output has the numbers, the SVG the bars.
+thousand). Exit code 1 then. Standard output has the numbers, the SVG the bars. With best_fit it holds for shards of
+several groups: a part of a group is whole rows, and a row's documents are of like length (docs/tokens.md).
 """
 
 import math
