@@ -2,7 +2,8 @@
 
     python benchmarks/tokenization.py [--runs 3] [--gigabytes 2] [--save]
 
-Every figure comes from a process of its own, pinned to one core; core-seconds are its user and system time.
+Every figure comes from a process of its own, pinned to one core, in a worker's environment; core-seconds are its user
+and system time.
 A rate of tokenizing counts UTF-8 bytes of text, a rate of writing the bytes of the shard. `cold` is a worker's first
 text; `steady` is text it has never seen (documentation but the manual pages), after the rest of the corpus in that
 language.
@@ -39,6 +40,7 @@ from pipeline.documents import documents_schema
 from pipeline.packing import num_groups_for
 from pipeline.plan import plan_split
 from pipeline.runs import Run, bucket_totals
+from pipeline.runtime import WORKER_ENVIRONMENT
 from pipeline.stages.deduplicate import DROPPED_SCHEMA, DocumentsFile
 from pipeline.stages.encode import EncodeTask, encode_documents
 from pipeline.stages.pack import PackTask, count_rows
@@ -270,6 +272,7 @@ def part_write(folder: Path, packing: str, seq_len: int) -> dict[str, Any]:
             run_buckets=NUM_BUCKETS,
             shard_url=str(folder / f"shard-{packing}-{number}.tar"),
             lineage_url=str(folder / f"lineage-{packing}-{number}.parquet"),
+            expected_sha256=None,
         )
         return write_one_shard(task)
 
@@ -322,7 +325,10 @@ def run_part(folder: Path, *arguments: str) -> dict[str, Any]:
     """One part in a process of its own, on the first core that this one may use."""
     command = [sys.executable, __file__, "--folder", str(folder), "--part", *arguments]
     core = min(os.sched_getaffinity(0))
-    result = subprocess.run(["taskset", "-c", str(core), *command], capture_output=True, text=True, check=False)
+    environment = {**os.environ, **WORKER_ENVIRONMENT}
+    result = subprocess.run(
+        ["taskset", "-c", str(core), *command], capture_output=True, text=True, check=False, env=environment
+    )
     if result.returncode:
         raise RuntimeError(f"{arguments}: {result.stderr[-2000:]}")
     found: dict[str, Any] = json.loads(result.stdout)

@@ -140,8 +140,7 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
 
     plans = plan_shards(runtime, encoded, example, config.shards.max_bytes)
     shards = {
-        split: write(runtime, root, config.version, split, plans[split], encoded, example, existing)
-        for split in SPLITS
+        split: write(runtime, root, config.version, split, plans[split], encoded, example, existing) for split in SPLITS
     }
     splits = {split: Split.of(shards[split], seq_len=example.seq_len) for split in SPLITS}
     check_tokens(encoded, plans, splits)
