@@ -41,8 +41,8 @@ LISTING_THREADS = 16
 
 WORKER_ENVIRONMENT = {
     # Batches of 16 MB come and go: given back to the kernel and faulted in again each time, they cost a tenth to a
-    # fifth of the whole build (benchmarks/inline_build.py in two alternating pairs on 100 MB of mixed text, 2026-11-29: 21.3
-    # and 22.6 MB per core-second without, 26.4 and 25.0 with these, at equal peak memory).
+    # fifth of the whole build (benchmarks/inline_build.py in two alternating pairs on 100 MB of mixed text, 2026-11-29:
+    # 21.3 and 22.6 MB per core-second without, 26.4 and 25.0 with these, at equal peak memory).
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_MMAP_THRESHOLD_": str(1 << 32),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 32),
