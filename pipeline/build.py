@@ -48,13 +48,14 @@ from pipeline.checks import check_places, check_version, existing_version
 from pipeline.config import BuildConfig, describe_config, determining, from_arguments, load_config
 from pipeline.inputs import Inputs
 from pipeline.ledger import Ledger, LedgerError
-from pipeline.plan import SplitPlan, num_buckets_for, plan_split
-from pipeline.runs import bucket_totals
+from pipeline.plan import SplitPlan, num_buckets_for
 from pipeline.runtime import BuildError, Runtime
 from pipeline.stages.deduplicate import deduplicate
 from pipeline.stages.encode import SPLITS, Encoded, encode
+from pipeline.stages.pack import plan_shards
 from pipeline.stages.read import check_budget, find_all_inputs, read, read_units
 from pipeline.stages.tokenizer import given_tokenizer, settle_tokenizer
+from pipeline.stages.tokenizer import in_words as tokenizer_in_words
 from pipeline.stages.write import write
 
 Say = Callable[[str], None]
@@ -97,6 +98,8 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     found = find_all_inputs(config)
     num_input_bytes = sum(file.num_bytes for file in found.files)
     say(f"found {len(found.files):,} files, {num_input_bytes / 1e6:,.1f} MB, in {len(config.sources)} sources")
+    if given is not None:
+        say(tokenizer_in_words(given, config.tokenizer))
     documents = read(runtime, config, found)
     check_version(existing, config, inputs=inputs_digest(documents.inputs))
     quarantined = quarantine.publish(root, config.version, documents.quarantine_urls, num_first=report.MAX_LISTED)
@@ -111,6 +114,8 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     tokenizer, tokenizer_url = settle_tokenizer(
         runtime, root, documents.files, dropped, kept_bytes, config.tokenizer, config.seed, given
     )
+    if given is None:
+        say(tokenizer_in_words(tokenizer, config.tokenizer))
     check_version(existing, config, tokenizer=tokenizer.sha256)
     example = ExampleFormat(
         seq_len=config.example.seq_len,
@@ -133,15 +138,9 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     )
     say(encoded.in_words(tokenizer.vocab_size))
 
-    plans = {
-        split: plan_split(bucket_totals(encoded.runs[split], encoded.num_buckets), example, config.shards.max_bytes)
-        for split in SPLITS
-    }
+    plans = plan_shards(runtime, encoded, example, config.shards.max_bytes)
     shards = {
-        split: write(
-            runtime, root, config.version, split, plans[split], encoded.runs[split], encoded.keys, example, existing
-        )
-        for split in SPLITS
+        split: write(runtime, root, config.version, split, plans[split], encoded, example, existing) for split in SPLITS
     }
     splits = {split: Split.of(shards[split], seq_len=example.seq_len) for split in SPLITS}
     check_tokens(encoded, plans, splits)
@@ -190,6 +189,7 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
             "ray": host.ray,
             "python": platform.python_version(),
             "engine": encoded.engine,
+            "copies_by_weight": encoded.num_copies,
         },
     )
     remove_orphans(manifest, root)
@@ -222,7 +222,10 @@ def settle_ledger(read: Ledger, dropped: Sequence[tuple[str, str, int, int]]) ->
 
 
 def check_tokens(encoded: Encoded, plans: Mapping[str, SplitPlan], splits: Mapping[str, Split]) -> None:
-    """Every token encoded stands in a shard or was dropped by a named rule; LedgerError says by how much not."""
+    """Every token encoded stands in a shard or was dropped by a named rule; LedgerError says by how much not.
+
+    Padding is no token: with best_fit nothing is dropped, and concat drops less than a row a split.
+    """
     in_shards = sum(split.num_tokens for split in splits.values())
     tails = sum(plan.num_dropped_tokens for plan in plans.values())
     tokens = sum(encoded.num_tokens.values())

@@ -200,14 +200,14 @@ class ExampleConfig:
     """One row of the training set."""
 
     seq_len: int = setting("tokens an example", 4096)
-    packing: Literal["concat", "best_fit"] = setting("concat: documents end to end, cut into rows", "concat")
+    packing: Literal["concat", "best_fit"] = setting(
+        "concat: documents end to end, cut into rows; best_fit: only longer documents cut, rows padded", "concat"
+    )
 
     def __post_init__(self) -> None:
         _check(
             self.seq_len >= 2, "seq_len", self.seq_len, "2 or more (a model predicts each token from those before it)"
         )
-        if self.packing == "best_fit":
-            raise ConfigError("packing", "best_fit is not built yet in this version: use concat")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

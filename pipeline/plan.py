@@ -11,6 +11,10 @@ which stored tokens it needs) follows from counts:
 
 A bucket is an interval of document keys. How many buckets there are decides how much a shard's task reads beside its
 own tokens, never a byte of the result.
+
+`best_fit` packing makes whole rows of each group of documents (pipeline/packing.py), and the rows of all groups, end to
+end, are the stream: a group is then what a bucket is above, its rows' places, padding among them, are its tokens, and
+nothing is left over.
 """
 
 from collections.abc import Sequence
@@ -47,6 +51,8 @@ class SplitPlan:
     num_examples: int
     num_dropped_tokens: int
     """Tokens after the last whole example: fewer than seq_len, dropped by the rule "concat_tail"."""
+    num_buckets: int
+    """How many buckets the plan was made of; with best_fit, groups."""
 
 
 def plan_split(bucket_tokens: Sequence[int], example: ExampleFormat, max_bytes: int) -> SplitPlan:
@@ -89,7 +95,10 @@ def plan_split(bucket_tokens: Sequence[int], example: ExampleFormat, max_bytes: 
             )
         )
     return SplitPlan(
-        shards=tuple(shards), num_examples=num_examples, num_dropped_tokens=total - num_examples * example.seq_len
+        shards=tuple(shards),
+        num_examples=num_examples,
+        num_dropped_tokens=total - num_examples * example.seq_len,
+        num_buckets=len(ends),
     )
 
 

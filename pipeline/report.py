@@ -88,6 +88,7 @@ def render(manifest: Manifest, facts: Facts) -> bytes:
         lost_sources=[source for source in sources if source["lost"] > LOST_SHARE],
         max_listed=MAX_LISTED,
         tokens=sum(split.num_tokens for split in manifest.splits.values()),
+        padding=sum(split.num_padding_tokens for split in manifest.splits.values()),
         tail=sum(plan.num_dropped_tokens for plan in facts.plans.values()),
     )
     return text.encode()

@@ -6,6 +6,7 @@ it needs:
     key_high, key_low  uint64          the document's key (pipeline/identity.py), ascending in the run
     id                 large_string
     repeat             int32           0 for the document itself, 1 ... for its copies by weight
+    num_tokens         int64           of the document, EOS included
     tokens             large_list      of the data set's dtype, EOS included
 
 An encode unit writes a run whenever MAX_RUN_TOKENS have come together, so its memory does not grow with its file. Where
@@ -22,10 +23,12 @@ import numpy as np
 import pyarrow as pa
 
 from manifests import storage
-from pipeline.kernels.ragged import take_lists
+from pipeline.kernels.ragged import copy_pieces
 
+NUM_INDEX_COLUMNS = 5
+"""Columns before `tokens`."""
 MAX_RUN_TOKENS = 32_000_000
-"""Tokens held before a run is written: 128 MB as uint32, twice that while they are sorted."""
+"""Tokens held before a run is written: 128 MB as uint32, and as much again while they are sorted."""
 
 
 def run_schema(dtype: str) -> pa.Schema:
@@ -36,6 +39,7 @@ def run_schema(dtype: str) -> pa.Schema:
             ("key_low", pa.uint64()),
             ("id", pa.large_string()),
             ("repeat", pa.int32()),
+            ("num_tokens", pa.int64()),
             ("tokens", pa.large_list(getattr(pa, dtype)())),
         ]
     )
@@ -74,6 +78,22 @@ class Run:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class EncodedBatch:
+    """Documents on their way into a run. Several may share one stretch of `tokens`: the copies that a weight makes."""
+
+    documents: pa.Table
+    """The columns of run_schema but tokens, one row a document."""
+    tokens: np.ndarray
+    starts: np.ndarray
+    """int64 (n,): where each document's `num_tokens` tokens begin in `tokens`."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Over all its documents."""
+        return int(self.documents["num_tokens"].to_numpy().sum())
+
+
 def bucket_of(key_high: np.ndarray, num_buckets: int) -> np.ndarray:
     """The bucket of each key: its leading bits. int64 (n,)."""
     bits = num_buckets.bit_length() - 1
@@ -82,40 +102,68 @@ def bucket_of(key_high: np.ndarray, num_buckets: int) -> np.ndarray:
     return (key_high >> np.uint64(64 - bits)).astype(np.int64)
 
 
-def write_run(url: str, source: str, documents: pa.Table, num_buckets: int) -> Run:
-    """Sort documents (columns of run_schema) by key and write them, a batch a bucket."""
-    high, low = documents["key_high"].to_numpy(), documents["key_low"].to_numpy()
-    order = np.lexsort((low, high))
-    tokens = take_lists(documents["tokens"].combine_chunks(), order)
-    documents = documents.drop_columns("tokens").take(pa.array(order)).append_column("tokens", tokens).combine_chunks()
-    bucket = bucket_of(high[order], num_buckets)
+def key_order(documents: pa.Table) -> np.ndarray:
+    """The rows of documents in the order of their keys, int64 (n,).
+
+    Equal keys mean one source, id, text (white space aside) and copy: such twins are kept only where exact duplicates
+    are, and then the shorter one goes first.
+    """
+    return np.lexsort([documents[name].to_numpy() for name in ("num_tokens", "key_low", "key_high")])
+
+
+def write_run(url: str, source: str, batches: Sequence[EncodedBatch], num_buckets: int) -> Run:
+    """Sort documents by key and write them, a record batch a bucket. Every token is copied once."""
+    documents = pa.concat_tables([batch.documents for batch in batches])
+    order = key_order(documents)
+    documents = documents.take(pa.array(order)).combine_chunks()
+    offsets = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(documents["num_tokens"].to_numpy(), out=offsets[1:])
+    places = np.empty(len(order), np.int64)
+    places[order] = offsets[:-1]
+    tokens = np.empty(offsets[-1], batches[0].tokens.dtype)
+    row = 0
+    for batch in batches:
+        end = row + batch.documents.num_rows
+        copy_pieces(
+            batch.tokens, batch.starts, batch.documents["num_tokens"].to_numpy(), places[row:end], target=tokens
+        )
+        row = end
+    documents = documents.append_column("tokens", pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(tokens)))
+    bucket = bucket_of(documents["key_high"].to_numpy(), num_buckets)
     starts = np.flatnonzero(np.diff(bucket, prepend=-1))
     ends = np.append(starts[1:], len(bucket))
-    num_tokens = []
     with (
         storage.atomic_writer(url) as stream,
         pa.ipc.new_file(pa.PythonFile(stream, mode="w"), documents.schema) as writer,
     ):
         for start, end in zip(starts, ends, strict=True):
-            [batch] = documents.slice(start, end - start).to_batches()
-            offsets = batch["tokens"].offsets
-            num_tokens.append(offsets[-1].as_py() - offsets[0].as_py())
-            writer.write_batch(batch)
+            [record_batch] = documents.slice(start, end - start).to_batches()
+            writer.write_batch(record_batch)
     return Run(
         url=url,
         source=source,
         buckets=tuple(int(b) for b in bucket[starts]),
-        num_tokens=tuple(num_tokens),
+        num_tokens=tuple(int(n) for n in offsets[ends] - offsets[starts]),
         num_documents=tuple(int(n) for n in ends - starts),
     )
 
 
-def read_buckets(run: Run, first_bucket: int, last_bucket: int) -> Iterator[pa.RecordBatch]:
-    """The batches of buckets first_bucket..last_bucket, both included."""
+def buckets_of_groups(first: int, last: int, num_groups: int, num_buckets: int) -> tuple[int, int]:
+    """The first and last of `num_buckets` buckets that hold documents of groups first..last of `num_groups`; both are
+    powers of two, so a group is some whole buckets or a part of one.
+    """
+    return first * num_buckets // num_groups, ((last + 1) * num_buckets - 1) // num_groups
+
+
+def read_buckets(run: Run, first_bucket: int, last_bucket: int, *, tokens: bool = True) -> Iterator[pa.RecordBatch]:
+    """The batches of buckets first_bucket..last_bucket, both included; without `tokens`, all columns but that one, and
+    then tokens are not read either.
+    """
     wanted = [i for i, bucket in enumerate(run.buckets) if first_bucket <= bucket <= last_bucket]
     if not wanted:
         return
-    with _open_source(run.url) as source, pa.ipc.open_file(source) as reader:
+    options = pa.ipc.IpcReadOptions(included_fields=None if tokens else list(range(NUM_INDEX_COLUMNS)))
+    with _open_source(run.url) as source, pa.ipc.open_file(source, options=options) as reader:
         for i in wanted:
             yield reader.get_batch(i)
 

@@ -5,6 +5,7 @@
     deduplicate  content hashes and band hashes -> candidates -> verified edges -> dropped documents
     tokenizer    a tokenizer.json, or kept documents -> a trained one
     encode       kept documents -> runs of tokens in key order                    a unit: what one read unit kept
+    pack         runs' index -> the plan of shards; best_fit counts rows first    a unit: 64 groups of documents
     write        runs -> one shard and its lineage                                a unit: one shard
 
 A stage module has frozen task classes, one function a task that runs anywhere (a Ray worker, a test), and one function

@@ -4,7 +4,7 @@ For every document that deduplication kept: its ids, EOS at the end; its key and
 training split as many copies as its source's weight says, each with its own key.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
@@ -17,25 +17,27 @@ from manifests.canonical import fingerprint
 from pipeline.config import TokenizerConfig
 from pipeline.documents import open_parquet
 from pipeline.identity import identities, num_copies
-from pipeline.kernels.ragged import take_lists
-from pipeline.runs import MAX_RUN_TOKENS, Run, run_schema, write_run
+from pipeline.runs import MAX_RUN_TOKENS, NUM_INDEX_COLUMNS, EncodedBatch, Run, run_schema, write_run
 from pipeline.runtime import BuildError, Runtime, Summary, Unit, short
 from pipeline.stages.deduplicate import DocumentsFile, Dropped, kept_rows
 from pipeline.tokenization import (
     Engines,
     Tokenizer,
+    encode_surely,
     first_difference,
     open_engines,
     read_tokenizer,
     with_special_tokens,
 )
 
-FORMAT = 1
+FORMAT = 2
 SPLITS = ("train", "validation")
 NUM_SAMPLED = 8
 """Texts of every batch that both engines encode, evenly spaced through it."""
-MAX_SAMPLED_CHARS = 16_000
-"""Text of a batch that both engines encode at most. The reference takes 7 ms for it, a batch of 16 MB takes 130 ms."""
+MAX_SAMPLED_CHARS = 1_000
+"""Text of each that both engines encode at most. The reference takes 5 to 8 ms for all of them, a batch of 16 MB 120 to
+180 ms.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,41 +63,43 @@ def encode_documents(task: EncodeTask) -> Summary:
     """Write the unit's runs; say what each holds."""
     tokenizer, engines = _open(task.tokenizer_url, task.eos, task.bos, task.engine)
     kept = kept_rows(task.dropped_url, task.file)
-    pending: dict[str, list[pa.Table]] = {split: [] for split in SPLITS}
-    pending_tokens = dict.fromkeys(SPLITS, 0)
+    pending: dict[str, list[EncodedBatch]] = {split: [] for split in SPLITS}
     runs: dict[str, list[Run]] = {split: [] for split in SPLITS}
-    num_documents = num_tokens = 0
+    totals = dict.fromkeys(("num_documents", "num_copies", "num_tokens", "num_by_reference"), 0)
 
-    def flush(split: str) -> None:
-        url = f"{task.runs_url}-{split}-{len(runs[split]):06d}.arrow"
-        runs[split].append(write_run(url, task.file.source, pa.concat_tables(pending[split]), task.num_buckets))
-        pending[split], pending_tokens[split] = [], 0
+    def flush() -> None:
+        # Both splits at once: a batch's tokens are held until both are written.
+        for split in SPLITS:
+            if pending[split]:
+                url = f"{task.runs_url}-{split}-{len(runs[split]):06d}.arrow"
+                runs[split].append(write_run(url, task.file.source, pending[split], task.num_buckets))
+                pending[split] = []
 
     with open_parquet(task.file.url) as parquet:
-        start = 0
+        start = num_pending = 0
         for group in range(parquet.num_row_groups):
-            table = parquet.read_row_group(group, columns=["id", "text", "content_hash"])
-            table = table.filter(pa.array(kept[start : start + table.num_rows]))
-            start += parquet.metadata.row_group(group).num_rows
+            # A task owns one core.
+            table = parquet.read_row_group(group, columns=["id", "text", "content_hash"], use_threads=False)
+            mask = kept[start : start + table.num_rows]
+            start += table.num_rows
+            table = table if mask.all() else table.filter(pa.array(mask))
             if not table.num_rows:
                 continue
             encoded = _encode(table, engines, tokenizer, task)
-            num_documents += table.num_rows
-            for split, documents in _by_split(table, encoded, task).items():
-                if documents.num_rows:
-                    pending[split].append(documents)
-                    added = int(documents["num_tokens"].to_numpy().sum())
-                    num_tokens += added
-                    pending_tokens[split] += added
-                    pending[split][-1] = documents.drop_columns(["num_tokens"])
-                if pending_tokens[split] >= MAX_RUN_TOKENS:
-                    flush(split)
-    for split in SPLITS:
-        if pending[split]:
-            flush(split)
+            totals["num_documents"] += table.num_rows
+            totals["num_by_reference"] += encoded.num_by_reference
+            for split, batch in _by_split(table, encoded, task):
+                totals["num_copies"] += batch.documents.num_rows
+                totals["num_tokens"] += batch.num_tokens
+                pending[split].append(batch)
+                num_pending += batch.num_tokens
+                if num_pending >= MAX_RUN_TOKENS:
+                    flush()
+                    num_pending = 0
+    flush()
+    totals["num_copies"] -= totals["num_documents"]
     return {
-        "num_documents": num_documents,
-        "num_tokens": num_tokens,
+        **totals,
         "engine": engines.chosen.name,
         "engine_why": engines.why,
         "runs": {split: [run.to_json() for run in runs[split]] for split in SPLITS},
@@ -110,62 +114,74 @@ def _open(url: str, eos: str | None, bos: str | None, engine: str) -> tuple[Toke
     return tokenizer, open_engines(tokenizer, engine)
 
 
-def _encode(table: pa.Table, engines: Engines, tokenizer: Tokenizer, task: EncodeTask) -> pa.Array:
-    """Token lists of a batch, special tokens in place; a sample is held against the reference engine."""
+@dataclass(frozen=True, kw_only=True)
+class _Tokens:
+    """Token lists of a batch, special tokens in place."""
+
+    values: np.ndarray
+    offsets: np.ndarray
+    """int64 (n + 1,)."""
+    num_by_reference: int
+    """Documents that the fast engine gave up on."""
+
+
+def _encode(table: pa.Table, engines: Engines, tokenizer: Tokenizer, task: EncodeTask) -> _Tokens:
+    """Encode a batch; a sample is held against the reference engine."""
     texts = table["text"].to_pylist()
+    ids, offsets, num_by_reference = encode_surely(engines, texts)
     if engines.chosen is not engines.reference:
         sample = _sample(texts)
-        different = first_difference(engines.chosen, engines.reference, [texts[i] for i in sample])
+        different = first_difference(engines.chosen, engines.reference, [text for _, text in sample])
         if different is not None:
             raise BuildError(
-                f"document {table['id'][sample[different]].as_py()!r} of source {task.file.source}:"
+                f"document {table['id'][sample[different][0]].as_py()!r} of source {task.file.source}:"
                 f" {engines.chosen.name} gives other ids than {engines.reference.name}: set tokenizer.engine: reference"
             )
-    ids, offsets = engines.chosen.encode(texts)
     try:
-        ids, offsets = with_special_tokens(ids, offsets, tokenizer)
+        values, offsets = with_special_tokens(ids, offsets, tokenizer, task.dtype)
     except ValueError as error:
         raise BuildError(
             f"source {task.file.source}, {task.file.url}: {error}: this tokenizer cannot be used"
         ) from error
-    return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(ids.astype(task.dtype)))
+    return _Tokens(values=values, offsets=offsets, num_by_reference=num_by_reference)
 
 
-def _sample(texts: Sequence[str]) -> list[int]:
-    """Indices of up to NUM_SAMPLED texts, evenly spaced, of MAX_SAMPLED_CHARS together; longer ones are passed over."""
-    sample, left = [], MAX_SAMPLED_CHARS
-    for i in range(0, len(texts), max(1, len(texts) // NUM_SAMPLED)):
-        if len(texts[i]) <= left:
-            sample.append(i)
-            left -= len(texts[i])
-    return sample
+def _sample(texts: Sequence[str]) -> list[tuple[int, str]]:
+    """Up to NUM_SAMPLED documents, evenly spaced: the index of each, and a stretch from the middle of its text."""
+    chosen = range(0, len(texts), -(-len(texts) // NUM_SAMPLED))
+    middles = [(i, max(0, len(texts[i]) - MAX_SAMPLED_CHARS) // 2) for i in chosen]
+    return [(i, texts[i][start : start + MAX_SAMPLED_CHARS]) for i, start in middles]
 
 
-def _by_split(table: pa.Table, tokens: pa.Array, task: EncodeTask) -> dict[str, pa.Table]:
-    """The batch's documents and copies as run tables, with a column num_tokens beside."""
+def _by_split(table: pa.Table, tokens: _Tokens, task: EncodeTask) -> Iterator[tuple[str, EncodedBatch]]:
+    """The batch's documents and copies by split, where there are any; copies share their document's tokens."""
     ids, hashes = table["id"].to_pylist(), table["content_hash"].to_pylist()
     own = identities(task.seed, task.file.source, ids, hashes)
-    lengths = np.diff(tokens.offsets.to_numpy())
+    lengths = np.diff(tokens.offsets)
     in_validation = own.validation_draws < task.validation_fraction
     # A copy in validation would only be weighed twice there: weights act on training alone.
     copies = np.where(in_validation, 1, num_copies(task.weight, own.repeat_draws))
-    schema = run_schema(task.dtype).append(pa.field("num_tokens", pa.int64()))
-    parts: dict[str, list[pa.Table]] = {split: [schema.empty_table()] for split in SPLITS}
+    id_column = table["id"].combine_chunks()
+    schema = pa.schema(list(run_schema(task.dtype))[:NUM_INDEX_COLUMNS])
     for repeat in range(int(copies.max())):
         keys = own.keys if repeat == 0 else identities(task.seed, task.file.source, ids, hashes, repeat).keys
         for split, chosen in (("train", ~in_validation), ("validation", in_validation)):
             rows = np.flatnonzero(chosen & (copies > repeat))
-            take = pa.array(rows)
+            if not len(rows):
+                continue
             columns = {
                 "key_high": keys[rows, 0],
                 "key_low": keys[rows, 1],
-                "id": table["id"].combine_chunks().take(take),
+                "id": id_column.take(pa.array(rows)),
                 "repeat": np.full(len(rows), repeat, np.int32),
-                "tokens": take_lists(tokens, rows),
                 "num_tokens": lengths[rows],
             }
-            parts[split].append(pa.table(columns, schema=schema))
-    return {split: pa.concat_tables(tables) for split, tables in parts.items()}
+            yield (
+                split,
+                EncodedBatch(
+                    documents=pa.table(columns, schema=schema), tokens=tokens.values, starts=tokens.offsets[rows]
+                ),
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,13 +195,22 @@ class Encoded:
     """Tokens encoded, copies included, by source."""
     num_documents: dict[str, int]
     """Documents encoded, copies not counted, by source."""
+    num_copies: dict[str, int]
+    """Copies that weights made beside them, by source; below zero where a weight under 1 left documents out."""
+    num_by_reference: int
+    """Documents that the fast engine gave up on, and the reference encoded."""
     engine: str
     """The engine, and why it was chosen."""
     num_buckets: int
 
     def in_words(self, vocab_size: int) -> str:
         """One line for the person who waits."""
-        return f"encoded {sum(self.num_tokens.values()):,} tokens of a vocabulary of {vocab_size:,} by {self.engine}"
+        copies = ", ".join(f"{n:+,} of {name} by its weight" for name, n in sorted(self.num_copies.items()) if n)
+        gave_up = f"; {self.num_by_reference:,} documents by the reference alone" if self.num_by_reference else ""
+        return (
+            f"encoded {sum(self.num_documents.values()):,} documents{f' ({copies})' if copies else ''} to"
+            f" {sum(self.num_tokens.values()):,} tokens of a vocabulary of {vocab_size:,} by {self.engine}{gave_up}"
+        )
 
 
 def encode(
@@ -236,17 +261,17 @@ def encode(
         )
         units.append(Unit(key=key, label=f"{file.source}, documents of {file.url}", task=task))
     results = runtime.run("encode", encode_documents, units)
-    num_tokens, num_documents = dict.fromkeys(weights, 0), dict.fromkeys(weights, 0)
+    counts = {name: dict.fromkeys(weights, 0) for name in ("num_tokens", "num_documents", "num_copies")}
     for file, result in zip(files, results, strict=True):
-        num_tokens[file.source] += result["num_tokens"]
-        num_documents[file.source] += result["num_documents"]
+        for name, by_source in counts.items():
+            by_source[file.source] += result[name]
     return Encoded(
         keys=tuple(unit.key for unit in units),
         runs={
             split: tuple(Run.from_json(run) for result in results for run in result["runs"][split]) for split in SPLITS
         },
-        num_tokens=num_tokens,
-        num_documents=num_documents,
+        **counts,
+        num_by_reference=sum(result["num_by_reference"] for result in results),
         engine=" / ".join(sorted({f"{result['engine']} ({result['engine_why']})" for result in results})) or "none",
         num_buckets=num_buckets,
     )

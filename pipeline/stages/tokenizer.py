@@ -15,7 +15,14 @@ from pipeline.documents import open_parquet
 from pipeline.identity import identities
 from pipeline.runtime import Runtime, Summary, Unit
 from pipeline.stages.deduplicate import DocumentsFile, Dropped, kept_rows
-from pipeline.tokenization import Tokenizer, read_tokenizer, read_tokenizer_file, train_tokenizer
+from pipeline.tokenization import (
+    Tokenizer,
+    check_special_tokens,
+    open_engines,
+    read_tokenizer,
+    read_tokenizer_file,
+    train_tokenizer,
+)
 
 FORMAT = 1
 MAX_TRAINING_BYTES = 100_000_000
@@ -46,14 +53,16 @@ def train(task: TrainTask) -> Summary:
         with open_parquet(file.url) as parquet:
             start = 0
             for group in range(parquet.num_row_groups):
-                table = parquet.read_row_group(group, columns=["id", "text", "content_hash"])
+                table = parquet.read_row_group(group, columns=["id", "content_hash"])
                 own = identities(task.seed, file.source, table["id"].to_pylist(), table["content_hash"].to_pylist())
                 # The draw for repeats serves as the sample's: both only ask for a fraction that nothing else depends
                 # on.
                 chosen = kept[start : start + table.num_rows] & (own.repeat_draws < task.fraction)
                 start += table.num_rows
-                keys.append(own.keys[chosen])
-                texts += table["text"].filter(pa.array(chosen)).to_pylist()
+                if chosen.any():  # of a large corpus, most batches give nothing: then their text is not read
+                    keys.append(own.keys[chosen])
+                    text = parquet.read_row_group(group, columns=["text"])["text"]
+                    texts += text.filter(pa.array(chosen)).to_pylist()
     # In key order, so that neither the listing nor the cutting into units decides how equal merges are ranked.
     both = np.concatenate([np.empty((0, 2), np.uint64), *keys])
     order = np.lexsort((both[:, 1], both[:, 0]))
@@ -65,10 +74,26 @@ def train(task: TrainTask) -> Summary:
 
 
 def given_tokenizer(config: TokenizerConfig) -> Tokenizer | None:
-    """The tokenizer that the config names, None where one is to be trained. UserError says what is wrong with it."""
+    """The tokenizer that the config names, None where one is to be trained; checked before any text is read.
+
+    Raises:
+        TokenizerError: no such file, no tokenizer, no EOS, or one that text can give.
+    """
     if config.path is None:
         return None
-    return read_tokenizer(read_tokenizer_file(config.path), eos=config.eos, bos=config.bos)
+    tokenizer = read_tokenizer(read_tokenizer_file(config.path), eos=config.eos, bos=config.bos)
+    check_special_tokens(tokenizer)
+    return tokenizer
+
+
+def in_words(tokenizer: Tokenizer, config: TokenizerConfig) -> str:
+    """Which special tokens and which engine a build goes on with; the engine is proved here for this very tokenizer."""
+    engines = open_engines(tokenizer, config.engine)
+    bos = "no BOS" if tokenizer.bos_id is None else f"BOS {tokenizer.bos_id}"
+    return (
+        f"tokenizer of {tokenizer.vocab_size:,} ids, EOS {tokenizer.eos_id}, {bos};"
+        f" encoding by {engines.chosen.name} ({engines.why})"
+    )
 
 
 def settle_tokenizer(
@@ -98,4 +123,6 @@ def settle_tokenizer(
     )
     key = fingerprint(["tokenizer", FORMAT, dropped.key, seed, task.vocab_size, task.fraction])
     [trained] = runtime.run("tokenizer", train, [Unit(key=key, label="training", task=task)])
-    return read_tokenizer(storage.read_bytes(trained["url"]), eos=config.eos, bos=config.bos), trained["url"]
+    tokenizer = read_tokenizer(storage.read_bytes(trained["url"]), eos=config.eos, bos=config.bos)
+    check_special_tokens(tokenizer)
+    return tokenizer, trained["url"]

@@ -1,22 +1,42 @@
-"""Gathering lists equals pyarrow's take."""
+"""Copying lists from place to place."""
+
+from itertools import pairwise
+from random import Random
 
 import numpy as np
-import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.kernels.ragged import take_lists
+from pipeline.kernels.ragged import copy_pieces, framed_lists
 
-LISTS = st.lists(st.lists(st.integers(0, 65_534), max_size=5), min_size=1, max_size=20)
+LISTS = st.lists(st.lists(st.integers(0, 65_534), max_size=5), max_size=20)
+
+
+def flat(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    offsets = np.cumsum([0, *map(len, lists)])
+    return np.array([number for each in lists for number in each], np.uint32), offsets
 
 
 @settings(max_examples=100, deadline=None)
-@given(LISTS, st.data(), st.sampled_from([pa.uint16(), pa.uint32()]))
-def test_it_equals_take_on_slices_too(lists: list[list[int]], data: st.DataObject, dtype: pa.DataType) -> None:
-    column = pa.array(lists, pa.large_list(dtype))
-    first = data.draw(st.integers(0, len(lists) - 1))
-    column = column.slice(first)
-    rows = np.array(data.draw(st.lists(st.integers(0, len(column) - 1), max_size=30)), np.int64)
-    taken = take_lists(column, rows)
-    taken.validate(full=True)
-    assert taken.equals(column.take(pa.array(rows)))
+@given(LISTS, st.randoms(use_true_random=False), st.sampled_from(["uint16", "uint32"]))
+def test_pieces_arrive_where_they_are_sent(lists: list[list[int]], random: Random, dtype: str) -> None:
+    values, offsets = flat(lists)
+    order = list(range(len(lists)))
+    random.shuffle(order)
+    places = np.zeros(len(lists), np.int64)
+    at = 0
+    for row in order:
+        places[row], at = at, at + len(lists[row])
+    target = np.zeros(len(values), dtype)
+    copy_pieces(values, offsets[:-1], np.diff(offsets), places, target)
+    assert target.tolist() == [number for row in order for number in lists[row]]
+
+
+@settings(max_examples=100, deadline=None)
+@given(LISTS, st.lists(st.integers(0, 9), max_size=2), st.lists(st.integers(0, 9), min_size=1, max_size=2))
+def test_every_list_gets_its_head_and_tail(lists: list[list[int]], head: list[int], tail: list[int]) -> None:
+    values, offsets = flat(lists)
+    framed, new_offsets = framed_lists(values, offsets, np.array(head, np.uint16), np.array(tail, np.uint16))
+    assert framed.dtype == np.uint16
+    parts = [framed[a:b].tolist() for a, b in pairwise(new_offsets)]
+    assert parts == [head + each + tail for each in lists]

@@ -1,26 +1,42 @@
 """Runs: sorted pieces, found again bucket by bucket."""
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.runs import Run, bucket_of, bucket_totals, read_buckets, run_schema, write_run
+from pipeline.runs import (
+    NUM_INDEX_COLUMNS,
+    EncodedBatch,
+    Run,
+    bucket_of,
+    bucket_totals,
+    buckets_of_groups,
+    read_buckets,
+    run_schema,
+    write_run,
+)
 
 
-def documents(keys: list[int], lengths: list[int]) -> pa.Table:
-    return pa.table(
+def documents(keys: list[int], lengths: list[int]) -> EncodedBatch:
+    """Documents whose tokens are their row, `lengths` of each."""
+    offsets = np.cumsum([0, *lengths])
+    table = pa.table(
         {
             "key_high": np.array(keys, np.uint64),
             "key_low": np.arange(len(keys), dtype=np.uint64),
             "id": [str(key) for key in keys],
             "repeat": np.zeros(len(keys), np.int32),
-            "tokens": [[i] * n for i, n in enumerate(lengths)],
+            "num_tokens": lengths,
         },
-        schema=run_schema("uint16"),
+        schema=pa.schema(list(run_schema("uint16"))[:NUM_INDEX_COLUMNS]),
     )
+    tokens = np.repeat(np.arange(len(keys)), lengths).astype(np.uint16)
+    return EncodedBatch(documents=table, tokens=tokens, starts=offsets[:-1])
 
 
 def test_a_bucket_is_the_leading_bits_of_the_key() -> None:
@@ -32,13 +48,16 @@ def test_a_bucket_is_the_leading_bits_of_the_key() -> None:
 
 def test_a_run_is_sorted_and_its_index_tells_what_each_bucket_holds(tmp_path: Path) -> None:
     url = str(tmp_path / "run.arrow")
-    run = write_run(url, "docs", documents([2**63 + 1, 5, 2**63, 3], [4, 1, 2, 3]), num_buckets=4)
+    run = write_run(url, "docs", [documents([2**63 + 1, 5, 2**63, 3], [4, 1, 2, 3])], num_buckets=4)
     assert run == Run(url=url, source="docs", buckets=(0, 2), num_tokens=(4, 6), num_documents=(2, 2))
     assert Run.from_json(run.to_json()) == run
     batches = list(read_buckets(run, 0, 3))
     assert [batch["id"].to_pylist() for batch in batches] == [["3", "5"], [str(2**63), str(2**63 + 1)]]
     assert batches[0]["tokens"].to_pylist() == [[3, 3, 3], [1]]
     assert [batch.num_rows for batch in read_buckets(run, 1, 1)] == []
+    [index, _] = read_buckets(run, 0, 3, tokens=False)
+    assert index.schema.names == ["key_high", "key_low", "id", "repeat", "num_tokens"]
+    assert index["num_tokens"].to_pylist() == [3, 1]
     assert [batch.num_rows for batch in read_buckets(run, 1, 2)] == [2]
 
 
@@ -48,18 +67,36 @@ def test_totals_add_up_over_runs() -> None:
     assert bucket_totals([first, second], 4) == [4, 0, 2**41, 0]
 
 
+def test_batches_are_merged_and_copies_may_share_their_tokens(tmp_path: Path) -> None:
+    first, second = documents([7, 1], [2, 1]), documents([4], [3])
+    copy = EncodedBatch(documents=second.documents, tokens=first.tokens, starts=np.array([0]))
+    run = write_run(str(tmp_path / "run.arrow"), "docs", [first, second, copy], num_buckets=1)
+    [batch] = read_buckets(run, 0, 0)
+    assert batch["tokens"].to_pylist() == [[1], [0, 0, 0], [0, 0, 1], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "num_groups", "num_buckets", "buckets"),
+    [(0, 0, 1, 8, (0, 7)), (1, 2, 4, 8, (2, 5)), (3, 3, 4, 4, (3, 3)), (5, 6, 8, 2, (1, 1)), (3, 4, 8, 2, (0, 1))],
+)
+def test_a_group_is_some_buckets_or_a_part_of_one(
+    first: int, last: int, num_groups: int, num_buckets: int, buckets: tuple[int, int]
+) -> None:
+    assert buckets_of_groups(first, last, num_groups, num_buckets) == buckets
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(1, 5)), min_size=1, max_size=30),
     st.sampled_from([1, 2, 16]),
 )
 def test_nothing_is_lost_between_writing_and_reading(rows: list[tuple[int, int]], num_buckets: int) -> None:
-    import tempfile
-
-    table = documents([key for key, _ in rows], [n for _, n in rows])
+    batch = documents([key for key, _ in rows], [n for _, n in rows])
     with tempfile.TemporaryDirectory() as folder:
-        run = write_run(f"{folder}/run.arrow", "docs", table, num_buckets)
+        run = write_run(f"{folder}/run.arrow", "docs", [batch], num_buckets)
         back = pa.Table.from_batches(read_buckets(run, 0, num_buckets - 1))
-        assert back.sort_by("key_low").equals(table)
-        assert back["key_high"].to_pylist() == sorted(table["key_high"].to_pylist())
+        assert back["key_high"].to_pylist() == sorted(batch.documents["key_high"].to_pylist())
+        by_row = back.sort_by("key_low")
+        assert by_row.drop_columns("tokens").equals(batch.documents)
+        assert by_row["tokens"].to_pylist() == [[i] * n for i, (_, n) in enumerate(rows)]
         assert sum(run.num_tokens) == sum(n for _, n in rows)

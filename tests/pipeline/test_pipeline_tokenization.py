@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.tokenization import (
-    HARD_TEXTS,
     ReferenceEngine,
     Tokenizer,
     TokenizerError,
     first_difference,
+    hard_texts,
     open_engines,
     read_tokenizer,
     train_tokenizer,
@@ -126,7 +126,7 @@ def test_the_fast_engine_is_chosen_only_after_it_proved_equal(deepseek: Tokenize
     for tokenizer in (deepseek, trained):
         engines = open_engines(tokenizer, "auto")
         assert engines.chosen.name == "fastokens"
-        assert engines.why == f"ids equal to tokenizers' on {len(HARD_TEXTS)} hard texts"
+        assert engines.why == f"ids equal to tokenizers' on {len(hard_texts(tokenizer))} hard texts"
     assert open_engines(trained, "reference").chosen.name == "tokenizers"
 
 
