@@ -57,7 +57,7 @@ def trace_lines(dataset: Dataset, request: TraceRequest) -> Iterator[str]:
     steps = zip(*(_lines(order, request, rank) for rank in ranks), strict=True)
     write = partial(_written, [entry.path for entry in table.entries])
     if request.num_workers:
-        from loader.batches import made_in_order  # torch, which a trace without workers does not need
+        from loader.workers import made_in_order  # the worker processes, which most traces do not need
 
         written = made_in_order(steps, write, request.num_workers)
     else:

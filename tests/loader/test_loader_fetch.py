@@ -193,11 +193,11 @@ def test_a_wrong_checksum_that_goes_away_costs_one_more_download(on_s3: Write, s
             client().put_object(Bucket=s3_root.removeprefix("s3://"), Key=KEY, Body=data)
 
     handler = MendAtTheWarning(level=logging.WARNING)
-    logging.getLogger("loader.fetch").addHandler(handler)
+    logging.getLogger("loader.download").addHandler(handler)
     try:
         assert len(epoch_of(loader)) == 11
     finally:
-        logging.getLogger("loader.fetch").removeHandler(handler)
+        logging.getLogger("loader.download").removeHandler(handler)
         loader.close()
     [warning] = warnings
     assert warning.startswith("shard shards/train/v1-000001.tar: ")
