@@ -95,7 +95,8 @@ class BatchMaker:
             self._fill(reader, plan, buffers.arrays(slot))
             return slot
 
-        for slot in made_in_order(((buffers.take(), plan) for plan in plans), fill, num_workers):
+        tasks = ((buffers.take(), plan) for plan in plans)
+        for slot in made_in_order(tasks, fill, num_workers):
             batch = _tensors(buffers.lent(slot))
             if self._pin_memory:
                 pinned = self._pinned(num_rows)

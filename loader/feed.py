@@ -5,11 +5,14 @@ position -> rows of each step (order.py, or mixture.py) -> files (fetch.py, one 
 
 from __future__ import annotations
 
+import bisect
 import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from loader.budget import SourceNeed, divided, lanes_by_rank, ranks_of_node
 from loader.cache import ShardCache
@@ -17,10 +20,10 @@ from loader.counters import Counters
 from loader.fetch import Fetcher
 from loader.mixture import MixtureOrder, lanes_of_rank
 from loader.order import RunShape, SplitOrder, rows_per_rank
-from loader.plans import MicroBatchPlan, RowsOf, StepRows, steps_of_rank
+from loader.plans import MicroBatchPlan, RowsOf, StepBlock, blocks_of_rank
 from loader.position import Position
 from loader.residency import most_touched
-from loader.shards import ShardTable
+from loader.shards import LocalShard, ShardTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,22 +108,44 @@ class Feed:
         no file of a batch still on its way is given up.
         """
         fetchers: list[Fetcher] | None = None
-        for step in self._steps(start):
-            windows = self._run_windows(start.epoch, step)
+        for block in self._blocks(start):
             if fetchers is None:
-                fetchers = self._files_from(windows)
-            for first in range(0, self.rows_per_step, self.micro_batch):
+                fetchers = self._files_from(block.windows)
+            yield from self._plans_of(block, fetchers, in_flight)
+
+    def _plans_of(
+        self, block: StepBlock, fetchers: list[Fetcher], in_flight: deque[tuple[int, ...]]
+    ) -> Iterator[MicroBatchPlan]:
+        distinct, file_of_row = np.unique(block.shards, return_inverse=True)
+        shards = distinct.tolist()
+        windows, window = block.windows, sum(block.windows)
+        files: tuple[RowsOf, ...] | None = None
+        for begin, end in zip(block.cuts[:-1], block.cuts[1:], strict=True):
+            for number in range(self.micro_batches_per_step):
                 in_flight.append(windows)
-                for fetcher, window in zip(fetchers, in_flight[0], strict=True):
-                    fetcher.passed(window)
-                rows = slice(first, first + self.micro_batch)
-                yield self._plan(fetchers, step.shards[rows], step.examples[rows], windows)
+                for fetcher, oldest in zip(fetchers, in_flight[0], strict=True):
+                    fetcher.passed(oldest)
+                rows = slice(min(begin + number * self.micro_batch, end), min(begin + (number + 1) * self.micro_batch, end))
+                if files is None:
+                    files = self._ready(fetchers, shards)
+                if files is not None:
+                    yield MicroBatchPlan(files, file_of_row[rows], block.examples[rows], self.micro_batch, window)
+                    continue
+                # Some shard of this window is still on its way, or bad: only the rows wanted now are waited for.
+                wanted, of_row = np.unique(block.shards[rows], return_inverse=True)
+                some = self._files(fetchers, wanted[of_row].tolist(), block.examples[rows].tolist(), windows)
+                yield MicroBatchPlan(
+                    tuple(some[shard] for shard in wanted.tolist()),
+                    of_row,
+                    block.examples[rows],
+                    self.micro_batch,
+                    window,
+                )
 
     def global_examples(self, at: Position) -> list[tuple[int, int]]:
         """(shard number, example number) of the global batch at a position, over all ranks, in order."""
         everything = lanes_of_rank(self.order, 0, 1)
-        step = next(self._steps(at, everything, 1))
-        return list(zip(step.shards, step.examples, strict=True))
+        return next(next(self._blocks(at, everything, 1)).steps())
 
     def interrupt(self) -> None:
         """Wakes a thread that waits for a shard."""
@@ -133,53 +158,43 @@ class Feed:
             self._close_fetchers()
             self._fetchers = None
 
-    def _steps(self, start: Position, lanes: range | None = None, num_steps: int | None = None) -> Iterator[StepRows]:
+    def _blocks(self, start: Position, lanes: range | None = None, num_steps: int | None = None) -> Iterator[StepBlock]:
         lanes = self.lanes if lanes is None else lanes
         num_steps = self.order.steps_left(start.examples_consumed) if num_steps is None else num_steps
         if isinstance(self.order, MixtureOrder):
-            return self.order.steps(lanes, start.epoch, start.examples_consumed, num_steps)
+            return self.order.blocks(lanes, start.epoch, start.examples_consumed, num_steps)
         first = start.examples_consumed // self.shape.num_lanes
-        return steps_of_rank(self.order.epoch(start.epoch), lanes, first, num_steps)
+        return blocks_of_rank(self.order.epoch(start.epoch), lanes, first, num_steps)
 
-    def _run_windows(self, epoch: int, step: StepRows) -> tuple[int, ...]:
-        """The windows of a step counted through the run: a mixture's are already, its sources' epochs being theirs."""
-        if isinstance(self.order, MixtureOrder):
-            return step.windows
-        return (epoch * self.order.windows_per_lane + step.windows[0],)
+    def _source_of(self, shard: int) -> int:
+        return bisect.bisect_right(self._first_shards, shard) - 1
 
-    def _plan(
-        self, fetchers: list[Fetcher], shards: list[int], examples: list[int], windows: tuple[int, ...]
-    ) -> MicroBatchPlan:
-        number_of: dict[int, int] = {}
-        file_of_row = [number_of.setdefault(shard, len(number_of)) for shard in shards]
-        files: tuple[RowsOf, ...] | None = None
+    def _ready(self, fetchers: list[Fetcher], shards: list[int]) -> tuple[LocalShard, ...] | None:
+        """The files of these shards where all of them are here; the usual case."""
         if len(fetchers) == 1:
-            files = fetchers[0].ready(number_of)
-        if files is None:
-            files = self._files(fetchers, shards, examples, number_of, windows)
-        return MicroBatchPlan(files, file_of_row, examples, self.micro_batch, sum(windows))
+            return fetchers[0].ready(shards)
+        found: list[LocalShard] = []
+        for shard in shards:
+            source = self._source_of(shard)
+            files = fetchers[source].ready([shard - self._first_shards[source]])
+            if files is None:
+                return None
+            found += files
+        return tuple(found)
 
     def _files(
-        self,
-        fetchers: list[Fetcher],
-        shards: list[int],
-        examples: list[int],
-        number_of: dict[int, int],
-        windows: tuple[int, ...],
-    ) -> tuple[RowsOf, ...]:
-        """The files of the shards in `number_of`, in its order, each from its source's fetcher."""
+        self, fetchers: list[Fetcher], shards: list[int], examples: list[int], windows: tuple[int, ...]
+    ) -> dict[int, RowsOf]:
+        """Where the rows of each of the shards are, each from its source's fetcher."""
         wanted: list[dict[int, list[int]]] = [{} for _ in fetchers]
-        source_of = {}
         for shard, example in zip(shards, examples, strict=True):
-            source = source_of.get(shard)
-            if source is None:
-                source = source_of[shard] = sum(first <= shard for first in self._first_shards) - 1
+            source = self._source_of(shard)
             wanted[source].setdefault(shard - self._first_shards[source], []).append(example)
         found: dict[int, RowsOf] = {}
         for source, fetcher in enumerate(fetchers):
             for shard, rows in fetcher.rows_of(wanted[source], windows[source]).items():
                 found[shard + self._first_shards[source]] = rows
-        return tuple(found[shard] for shard in number_of)
+        return found
 
     def _files_from(self, windows: tuple[int, ...]) -> list[Fetcher]:
         """The fetchers, going on from these windows; new ones where an old one has already given its window up."""

@@ -29,7 +29,7 @@ from functools import cached_property
 import numpy as np
 
 from loader.order import OrderError, RunShape, SplitOrder, owned_lanes
-from loader.plans import StepRows
+from loader.plans import StepBlock
 from manifests.canonical import derived_seed
 
 # The rows of this many examples of the run are worked out at a time.
@@ -130,7 +130,7 @@ class MixtureOrder:
             first += count
         return owned
 
-    def steps(self, lanes: range, epoch: int, examples_consumed: int, num_steps: int) -> Iterator[StepRows]:
+    def blocks(self, lanes: range, epoch: int, examples_consumed: int, num_steps: int) -> Iterator[StepBlock]:
         """The rows of a stretch of the line of all lanes, in `num_steps` steps from a position on."""
         batch = self.shape.global_batch
         at_once = max(1, _EXAMPLES_AT_ONCE // batch)
@@ -139,18 +139,27 @@ class MixtureOrder:
         for done in range(0, num_steps, at_once):
             ends = [begin + (done + step) * batch for step in range(min(at_once, num_steps - done) + 1)]
             counts = np.array([self.counts(end) for end in ends], dtype=np.int64)
-            by_source = [self._source_rows(number, owned[number], counts[:, number]) for number in range(len(owned))]
-            for step in range(len(ends) - 1):
-                shards: list[int] = []
-                examples: list[int] = []
-                for rows in by_source:
-                    shards += rows[step][0]
-                    examples += rows[step][1]
-                windows = tuple(
-                    self._window(number, int(count) // self.source_lanes[number])
-                    for number, count in enumerate(counts[step])
-                )
-                yield StepRows(shards=shards, examples=examples, windows=windows)
+            rows = [self._source_rows(number, owned[number], counts[:, number]) for number in range(len(owned))]
+            step, shards, examples = (np.concatenate(arrays) for arrays in zip(*rows, strict=True))
+            # Stable: inside a step the sources stay in their order, and their rows in theirs.
+            in_order = np.argsort(step, kind="stable")
+            shards, examples = shards[in_order], examples[in_order]
+            cuts = np.searchsorted(step[in_order], np.arange(len(ends))).tolist()
+            windows = [
+                tuple(self._window(number, int(count) // self.source_lanes[number]) for number, count in enumerate(row))
+                for row in counts[:-1]
+            ]
+            first = 0
+            for stop in range(1, len(windows) + 1):
+                if stop == len(windows) or windows[stop] != windows[first]:
+                    at, end = cuts[first], cuts[stop]
+                    yield StepBlock(
+                        shards=shards[at:end],
+                        examples=examples[at:end],
+                        cuts=[cut - at for cut in cuts[first : stop + 1]],
+                        windows=windows[first],
+                    )
+                    first = stop
 
     def _window(self, number: int, element: int) -> int:
         """The window of an element of a source's lanes, counted through the source's epochs."""
@@ -158,8 +167,8 @@ class MixtureOrder:
         epoch, inside = divmod(element, source.lane_length)
         return epoch * source.windows_per_lane + inside // source.window_length
 
-    def _source_rows(self, number: int, lanes: range, counts: np.ndarray) -> list[tuple[list[int], list[int]]]:
-        """For each step, between two of a source's counts, the (shards, examples) of those in `lanes`, in order."""
+    def _source_rows(self, number: int, lanes: range, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The (step, shard, example) of a source's elements between its counts that lie in `lanes`, in order."""
         num_lanes = self.source_lanes[number]
         every = np.arange(counts[0], counts[-1], dtype=np.int64)
         step = np.repeat(np.arange(len(counts) - 1), np.diff(counts))
@@ -167,17 +176,13 @@ class MixtureOrder:
         mine = (lane >= lanes.start) & (lane < lanes.stop)
         step, lane, element = step[mine], lane[mine], element[mine]
         if not len(step):
-            return [([], [])] * (len(counts) - 1)
+            return step, step, step
         in_order = np.lexsort((element, lane, step))
         step, lane, element = step[in_order], lane[in_order], element[in_order]
         first, last = int(element.min()), int(element.max())
         shards, examples = self._elements(number, lanes, first, last + 1)
-        of_shards = (shards[lane - lanes.start, element - first] + self.first_shards[number]).tolist()
-        of_examples = examples[lane - lanes.start, element - first].tolist()
-        cuts = np.searchsorted(step, np.arange(len(counts))).tolist()
-        return [
-            (of_shards[start:stop], of_examples[start:stop]) for start, stop in zip(cuts[:-1], cuts[1:], strict=True)
-        ]
+        at = lane - lanes.start, element - first
+        return step, shards[at] + self.first_shards[number], examples[at]
 
     def _elements(self, number: int, lanes: range, first: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """Elements first .. stop - 1 of a source's lanes, through its epochs."""

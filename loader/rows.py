@@ -30,47 +30,55 @@ class RowReader:
         self._example = example
         self._window = -1
         self._views: dict[str, np.ndarray] = {}
-        self._bases: dict[str, int] = {}
         self._last_used: dict[str, int] = {}
+        self._files: tuple[RowsOf, ...] | None = None
+        self._received: dict[int, ReceivedRows] = {}
+        self._bases = self._strides = np.empty(0, dtype=np.int64)
 
     def addresses(self, plan: MicroBatchPlan) -> np.ndarray:
         """int64 (plan.num_rows,): where in memory each row's tokens begin, NO_ROW for filler and masked rows.
 
         Good until the next call: the plan and this reader keep what they point at alive.
         """
+        if plan.files is not self._files:
+            # The plans of a stretch share their files: a batch of it costs two additions.
+            self._take(plan)
+        found = np.full(plan.num_rows, NO_ROW, dtype=np.int64)
+        rows = found[: len(plan.file_of_row)]
+        np.multiply(plan.example_of_row, self._strides[plan.file_of_row], out=rows)
+        rows += self._bases[plan.file_of_row]
+        if self._received:
+            for row, (number, example) in enumerate(zip(plan.file_of_row, plan.example_of_row, strict=True)):
+                if number in self._received:
+                    rows[row] = _address_in(self._received[number], int(example))
+        return found
+
+    def _take(self, plan: MicroBatchPlan) -> None:
         if plan.window != self._window:
             self._forget_before(plan.window - 1)
             self._window = plan.window
-        stride = self._example.stride
-        bases = [self._base(file) if type(file) is LocalShard else None for file in plan.files]
-        found = []
-        for number, example in zip(plan.file_of_row, plan.example_of_row, strict=True):
-            base = bases[number]
-            if base is not None:
-                found.append(base + example * stride)
-            else:
-                found.append(_address_in(plan.files[number], example))
-        found += [NO_ROW] * (plan.num_rows - len(found))
-        return np.array(found, dtype=np.int64)
+        self._received = {n: file for n, file in enumerate(plan.files) if isinstance(file, ReceivedRows)}
+        # A masked shard has base and stride 0, so all its rows are NO_ROW.
+        mapped = [self._base(file) if isinstance(file, LocalShard) else 0 for file in plan.files]
+        self._bases = np.array(mapped, dtype=np.int64)
+        self._strides = np.where(self._bases == 0, 0, self._example.stride)
+        self._files = plan.files
 
     def _base(self, file: LocalShard) -> int:
         self._last_used[file.path] = self._window
-        base = self._bases.get(file.path)
-        if base is None:
+        view = self._views.get(file.path)
+        if view is None:
             view = self._views[file.path] = map_shard(file, self._example)
-            base = self._bases[file.path] = view.ctypes.data
-        return base
+        return int(view.ctypes.data)
 
     def _forget_before(self, window: int) -> None:
         for path in [path for path, used in self._last_used.items() if used < window]:
-            del self._views[path], self._bases[path], self._last_used[path]
+            del self._views[path], self._last_used[path]
 
 
-def _address_in(rows_of: RowsOf, example: int) -> int:
-    if not isinstance(rows_of, ReceivedRows):
-        return NO_ROW
-    row = rows_of.examples.index(example)
-    return int(rows_of.rows.ctypes.data) + row * rows_of.rows.strides[0]
+def _address_in(received: ReceivedRows, example: int) -> int:
+    row = received.examples.index(example)
+    return int(received.rows.ctypes.data) + row * received.rows.strides[0]
 
 
 def map_shard(file: LocalShard, example: ExampleFormat) -> np.ndarray:
@@ -81,6 +89,8 @@ def map_shard(file: LocalShard, example: ExampleFormat) -> np.ndarray:
     try:
         with Path(file.path).open("rb") as stream:
             mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+            # Rows are wanted in shuffled order; what is not in memory yet should come in one sequential read all the same.
+            mapped.madvise(mmap.MADV_WILLNEED)
     except FileNotFoundError:
         raise ShardError(
             f"shard {file.name} is missing at {file.path}; restore it or build the version again"
