@@ -14,13 +14,15 @@ import torch
 
 from loader.buffers import Buffers
 from loader.columns import COLUMNS, fill_from_addresses
-from loader.plans import MicroBatchPlan
+from loader.plans import MicroBatchPlan, RowsOf
 from loader.rows import RowReader
 from loader.workers import PLANS_PER_WORKER, made_in_order
 from manifests.errors import UserError
 from manifests.shard import ExampleFormat
 
 Batch = dict[str, torch.Tensor]
+# What a worker is sent: a slot, a stretch's files where they are new, and the two columns of a plan's rows; its window.
+Task = tuple[int, "tuple[RowsOf, ...] | None", bytes, bytes, int]
 TokenDtype = torch.dtype
 INT64: TokenDtype = torch.int64
 
@@ -56,6 +58,8 @@ class BatchMaker:
             asked = f"device is {device}" if on_cuda else "pin_memory is True"
             raise ColumnsError(f"{asked}, but torch finds no CUDA here; leave it out, or install torch for CUDA")
         self._example = example
+        # Asked once: they are computed properties, and a batch of a few rows takes 30 microseconds.
+        self._stored_dtype, self._padding_id = example.numpy_dtype, example.padding_id
         self._eos_id = eos_id
         self._columns = columns
         self._dtype = dtype
@@ -81,8 +85,13 @@ class BatchMaker:
         buffers = self._buffers(num_rows)
         for plan in plans:
             slot = buffers.take()
-            self._fill(reader, plan, buffers.arrays(slot))
-            yield _tensors(buffers.lent(slot))
+            arrays = buffers.arrays(slot)
+            self._fill(reader, plan, arrays)
+            batch = _tensors(buffers.lent(slot, arrays))
+            # Nothing here refers to the batch while the next one is made, or its slot would not be free.
+            del arrays
+            yield batch
+            del batch
 
     def _made_by_workers(
         self, plans: Iterable[MicroBatchPlan], num_rows: int, num_workers: int
@@ -90,30 +99,39 @@ class BatchMaker:
         buffers = self._buffers(num_rows, num_shared=num_workers * PLANS_PER_WORKER + _SLOTS_OF_CONSUMER)
         reader = RowReader(self._example)  # each worker's own, once it is forked
 
-        def fill(task: tuple[int, MicroBatchPlan]) -> int:
-            slot, plan = task
-            self._fill(reader, plan, buffers.arrays(slot))
+        files: tuple[RowsOf, ...] = ()
+
+        def tasks() -> Iterator[Task]:
+            # A stretch's files are named once to each worker: naming them costs more than all else about a plan.
+            named: list[tuple[RowsOf, ...] | None] = [None] * num_workers
+            for number, plan in enumerate(plans):
+                worker = number % num_workers
+                news = plan.files if plan.files is not named[worker] else None
+                named[worker] = plan.files
+                rows = plan.file_of_row.tobytes(), plan.example_of_row.tobytes()
+                yield buffers.take(), news, *rows, plan.window
+
+        def fill(task: Task) -> int:  # in a worker, whose `files` and `reader` are its own
+            nonlocal files
+            slot, news, file_of_row, example_of_row, window = task
+            files = files if news is None else news
+            rows = np.frombuffer(file_of_row, dtype=np.int64), np.frombuffer(example_of_row, dtype=np.int64)
+            self._fill(reader, MicroBatchPlan(files, *rows, num_rows, window), buffers.arrays(slot))
             return slot
 
-        tasks = ((buffers.take(), plan) for plan in plans)
-        for slot in made_in_order(tasks, fill, num_workers):
-            batch = _tensors(buffers.lent(slot))
+        for slot in made_in_order(tasks(), fill, num_workers):
+            batch = _tensors(buffers.lent(slot, buffers.arrays(slot)))
             if self._pin_memory:
                 pinned = self._pinned(num_rows)
                 for name, tensor in batch.items():
                     pinned[name].copy_(tensor)
                 batch = pinned
             yield batch
-            # Not held while the next one is made, or its slot would not be free.
             del batch
 
     def _fill(self, reader: RowReader, plan: MicroBatchPlan, arrays: dict[str, np.ndarray]) -> None:
         fill_from_addresses(
-            reader.addresses(plan),
-            self._example.numpy_dtype,
-            arrays,
-            eos_id=self._eos_id,
-            padding_id=self._example.padding_id,
+            reader.addresses(plan), self._stored_dtype, arrays, eos_id=self._eos_id, padding_id=self._padding_id
         )
 
     def _buffers(self, num_rows: int, num_shared: int = 0) -> Buffers:

@@ -56,12 +56,11 @@ class Buffers:
         """The slot's columns, to be filled."""
         return dict(zip(self._columns, self._memory[slot], strict=True))
 
-    def lent(self, slot: int) -> dict[str, np.ndarray]:
-        """The slot's columns for the consumer; the slot is free again when none of them is referred to any more.
+    def lent(self, slot: int, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The slot's `arrays` for the consumer; the slot is free again when none of them is referred to any more.
 
         The last free shared slot is never lent: a consumer that keeps many batches gets copies from there on.
         """
-        arrays = self.arrays(slot)
         if self._is_shared and not self._free:
             copies = {name: array.copy() for name, array in arrays.items()}
             self._free.append(slot)

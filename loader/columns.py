@@ -14,6 +14,7 @@ id has an embedding, with label -100, position 0 and document -1.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numba
@@ -52,17 +53,29 @@ def fill_from_addresses(
     addresses: int64, NO_ROW for filler; the caller keeps what they point at alive. Reading by address saves a copy of
     every row on the way from the page cache into the batch.
     """
-    for array in columns.values():
-        assert array.shape[0] == len(addresses)
-    # An absent column is an empty array of the same dtype: one compiled kernel serves every choice of columns.
     first = next(iter(columns.values()))
-    absent = np.empty((0, first.shape[1]), dtype=first.dtype)
-    input_ids, labels, position_ids, document_ids = (columns.get(name, absent) for name in COLUMNS)
-    _fill(addresses, _EMPTY[dtype.itemsize], input_ids, labels, position_ids, document_ids, eos_id, padding_id)
+    assert len(first) == len(addresses)
+    absent = _absent(first.shape[1], first.dtype)
+    _fill(
+        addresses,
+        _EMPTY[dtype.itemsize],
+        columns.get("input_ids", absent),
+        columns.get("labels", absent),
+        columns.get("position_ids", absent),
+        columns.get("document_ids", absent),
+        eos_id,
+        padding_id,
+    )
 
 
 # Tells the kernel the tokens' type.
 _EMPTY = {2: np.empty(0, dtype=np.uint16), 4: np.empty(0, dtype=np.uint32)}
+
+
+@lru_cache(maxsize=8)
+def _absent(seq_len: int, dtype: np.dtype) -> np.ndarray:
+    """An absent column is an empty array of the same type: one compiled kernel serves every choice of columns."""
+    return np.empty((0, seq_len), dtype=dtype)
 
 
 @intrinsic
@@ -88,7 +101,7 @@ def _fill(
     eos_id: int,
     padding_id: int,
 ) -> None:
-    seq_len = input_ids.shape[1]
+    seq_len = input_ids.shape[1]  # an absent column has it too
     for row in range(len(addresses)):
         if addresses[row] == NO_ROW:
             _fill_with_filler(row, input_ids, labels, position_ids, document_ids, eos_id)

@@ -28,12 +28,14 @@ class RowReader:
 
     def __init__(self, example: ExampleFormat) -> None:
         self._example = example
+        self._example_stride = example.stride
         self._window = -1
         self._views: dict[str, np.ndarray] = {}
         self._last_used: dict[str, int] = {}
         self._files: tuple[RowsOf, ...] | None = None
         self._received: dict[int, ReceivedRows] = {}
-        self._bases = self._strides = np.empty(0, dtype=np.int64)
+        self._has_masked = False
+        self._bases = np.empty(0, dtype=np.int64)
 
     def addresses(self, plan: MicroBatchPlan) -> np.ndarray:
         """int64 (plan.num_rows,): where in memory each row's tokens begin, NO_ROW for filler and masked rows.
@@ -43,10 +45,12 @@ class RowReader:
         if plan.files is not self._files:
             # The plans of a stretch share their files: a batch of it costs two additions.
             self._take(plan)
-        found = np.full(plan.num_rows, NO_ROW, dtype=np.int64)
+        found = np.zeros(plan.num_rows, dtype=np.int64)
         rows = found[: len(plan.file_of_row)]
-        np.multiply(plan.example_of_row, self._strides[plan.file_of_row], out=rows)
+        np.multiply(plan.example_of_row, self._example_stride, out=rows)
         rows += self._bases[plan.file_of_row]
+        if self._has_masked:
+            rows[self._bases[plan.file_of_row] == NO_ROW] = NO_ROW
         if self._received:
             for row, (number, example) in enumerate(zip(plan.file_of_row, plan.example_of_row, strict=True)):
                 if number in self._received:
@@ -58,10 +62,9 @@ class RowReader:
             self._forget_before(plan.window - 1)
             self._window = plan.window
         self._received = {n: file for n, file in enumerate(plan.files) if isinstance(file, ReceivedRows)}
-        # A masked shard has base and stride 0, so all its rows are NO_ROW.
-        mapped = [self._base(file) if isinstance(file, LocalShard) else 0 for file in plan.files]
+        self._has_masked = None in plan.files
+        mapped = [self._base(file) if isinstance(file, LocalShard) else NO_ROW for file in plan.files]
         self._bases = np.array(mapped, dtype=np.int64)
-        self._strides = np.where(self._bases == 0, 0, self._example.stride)
         self._files = plan.files
 
     def _base(self, file: LocalShard) -> int:

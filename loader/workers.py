@@ -16,8 +16,8 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection
-from queue import Empty, Full, Queue
-from threading import Event, Thread
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any, TypeVar
 
 from manifests.errors import UserError
@@ -26,8 +26,6 @@ from manifests.errors import UserError
 PLANS_PER_WORKER = 2
 # How long the end of an iteration waits for a worker to finish what it is at, before the worker is killed.
 _LONGEST_GOODBYE_S = 5.0
-# How often a thread that waits to hand something over looks whether it should end.
-_LOOK_S = 0.2
 
 T_in = TypeVar("T_in")
 T_out = TypeVar("T_out")
@@ -142,52 +140,35 @@ def made_ahead(items: Callable[[], Iterator[T_out]], num_ahead: int, interrupt: 
 
     interrupt: wakes `items` out of whatever it waits for, when the consumer ends the iteration before its end.
     """
-    queue: Queue[tuple[str, Any]] = Queue(num_ahead)
-    stop = Event()
-
-    def put(message: tuple[str, Any]) -> bool:
-        while not stop.is_set():
-            try:
-                queue.put(message, timeout=_LOOK_S)
-            except Full:
-                continue
-            return True
-        return False
+    made: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+    # One for each item that may be made now; False ends the thread. Both queues are C: a hand-over costs little.
+    may_make: SimpleQueue[bool] = SimpleQueue()
 
     def run() -> None:
         making = items()
         try:
-            while True:
-                try:
-                    item = next(making)
-                except StopIteration:
-                    put(("end", None))
-                    return
-                if not put(("item", item)):
-                    return
-                # Not held while the next one is made: the consumer alone decides how long a batch lives.
-                del item
-        except BaseException as error:  # handed to the consumer, which raises it
-            put(("error", error))
+            while may_make.get():
+                made.put((next(making), None))
+        except BaseException as error:  # the end too: handed to the consumer, which raises it
+            made.put((None, error))
         finally:
             making.close()  # type: ignore[attr-defined]  # a generator
 
     thread = Thread(target=run, name="batches", daemon=True)
+    for _ in range(num_ahead):
+        may_make.put(True)
     thread.start()
     try:
         while True:
-            kind, value = queue.get()
-            if kind == "end":
+            item, error = made.get()
+            if isinstance(error, StopIteration):
                 return
-            if kind == "error":
-                raise value
-            yield value
-            del value
+            if error is not None:
+                raise error
+            may_make.put(True)
+            yield item
+            del item
     finally:
-        stop.set()
+        may_make.put(False)
         interrupt()
-        while thread.is_alive():
-            try:
-                queue.get_nowait()
-            except Empty:
-                thread.join(_LOOK_S)
+        thread.join()
