@@ -193,7 +193,9 @@ def _add_order(command: argparse.ArgumentParser, run: Any) -> None:
     command.add_argument("--global-batch", type=int, required=True, metavar="B", help="examples a step, over all ranks")
     command.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     command.add_argument("--lanes", type=int, metavar="L", help="lanes; default: the global batch")
-    command.add_argument("--window-shards", type=int, default=1, metavar="K", help="shuffle window; default: %(default)s")
+    command.add_argument(
+        "--window-shards", type=int, default=1, metavar="K", help="shuffle window; default: %(default)s"
+    )
 
 
 def _add_world(command: argparse.ArgumentParser) -> None:

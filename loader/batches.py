@@ -7,10 +7,11 @@ Where a device is named, batches go there ahead of need: through pinned memory, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import torch
+from torch.utils.data import IterableDataset, get_worker_info
 
 from loader.buffers import Buffers
 from loader.columns import COLUMNS, fill_from_addresses
@@ -93,9 +94,7 @@ class BatchMaker:
             yield batch
             del batch
 
-    def _made_by_workers(
-        self, plans: Iterable[MicroBatchPlan], num_rows: int, num_workers: int
-    ) -> Iterator[Batch]:
+    def _made_by_workers(self, plans: Iterable[MicroBatchPlan], num_rows: int, num_workers: int) -> Iterator[Batch]:
         buffers = self._buffers(num_rows, num_shared=num_workers * PLANS_PER_WORKER + _SLOTS_OF_CONSUMER)
         reader = RowReader(self._example)  # each worker's own, once it is forked
 
@@ -141,6 +140,23 @@ class BatchMaker:
     def _pinned(self, num_rows: int) -> Batch:
         shape = (num_rows, self._example.seq_len)
         return {name: torch.empty(shape, dtype=self._dtype, pin_memory=True) for name in self._columns}
+
+
+class BatchDataset(IterableDataset[Batch]):
+    """A loader's batches for a torch DataLoader with `batch_size=None`, of any number of workers.
+
+    DataLoader takes items from its workers in turn, so worker j of n gives batches j, j + n, j + 2n, ...
+
+    batches_of: (j, n) -> these.
+    """
+
+    def __init__(self, batches_of: Callable[[int, int], Iterator[Batch]]) -> None:
+        super().__init__()
+        self._batches_of = batches_of
+
+    def __iter__(self) -> Iterator[Batch]:
+        worker = get_worker_info()
+        return self._batches_of(0, 1) if worker is None else self._batches_of(worker.id, worker.num_workers)
 
 
 def device_named(device: str | torch.device | None) -> torch.device | None:

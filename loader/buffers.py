@@ -59,6 +59,7 @@ class Buffers:
     def lent(self, slot: int, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The slot's `arrays` for the consumer; the slot is free again when none of them is referred to any more.
 
+        They are for torch.from_numpy alone: views of a tensor keep its array alive, numpy's views of an array do not.
         The last free shared slot is never lent: a consumer that keeps many batches gets copies from there on.
         """
         if self._is_shared and not self._free:

@@ -85,7 +85,7 @@ class ShardCache:
                 return held
             with _exclusive(part) as stream:
                 if stream is not None and not final.exists():
-                    _fill(stream, self._directory, sha256, num_bytes, download())
+                    _fill(stream, self._directory, sha256, num_bytes, download)
                     part.rename(final)
                     # A duplicate shares the lock, which turns from exclusive to shared and outlives the stream.
                     held = _hold_open(os.dup(stream.fileno()), final, num_bytes)
@@ -143,8 +143,10 @@ def _exclusive(path: Path) -> Iterator[BinaryIO | None]:
                 path.unlink()
 
 
-def _fill(stream: BinaryIO, directory: Path, sha256: str, num_bytes: int, pieces: Iterable[bytes]) -> None:
-    """Writes the pieces; raises ChecksumError where they are not `num_bytes` bytes with this sha256."""
+def _fill(
+    stream: BinaryIO, directory: Path, sha256: str, num_bytes: int, download: Callable[[], Iterable[bytes]]
+) -> None:
+    """Writes what `download` gives; raises ChecksumError where they are not `num_bytes` bytes with this sha256."""
     stream.truncate(0)
     try:
         # All of the room at once: a disk too full shows before the download, not after most of it.
@@ -158,7 +160,7 @@ def _fill(stream: BinaryIO, directory: Path, sha256: str, num_bytes: int, pieces
         ) from error
     hasher = hashlib.sha256()
     written = 0
-    for piece in pieces:
+    for piece in download():
         written += len(piece)
         if written > num_bytes:
             break

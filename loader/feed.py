@@ -125,7 +125,9 @@ class Feed:
                 in_flight.append(windows)
                 for fetcher, oldest in zip(fetchers, in_flight[0], strict=True):
                     fetcher.passed(oldest)
-                rows = slice(min(begin + number * self.micro_batch, end), min(begin + (number + 1) * self.micro_batch, end))
+                rows = slice(
+                    min(begin + number * self.micro_batch, end), min(begin + (number + 1) * self.micro_batch, end)
+                )
                 if files is None:
                     files = self._ready(fetchers, shards)
                 if files is not None:

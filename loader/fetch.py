@@ -169,11 +169,7 @@ class Fetcher:
             for shard, examples in missing.items():
                 entry = self._table.entries[shard]
                 waits = not (shard in self._held or shard in self._bad or self._failure)
-                if (
-                    waits
-                    and self._table.local_path(shard) is None
-                    and self._early.is_worth_it(len(examples), entry)
-                ):
+                if waits and self._table.local_path(shard) is None and self._early.is_worth_it(len(examples), entry):
                     wanted[shard] = examples
         if not wanted:
             return {}

@@ -16,10 +16,11 @@ from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from loader.batches import INT64, Batch, BatchMaker, TokenDtype, device_named
+from loader.batches import INT64, Batch, BatchDataset, BatchMaker, TokenDtype, device_named
 from loader.columns import COLUMNS
 from loader.counters import Counters
 from loader.feed import Feed, Here
@@ -235,6 +236,24 @@ class Loader:
         through its manifests.
         """
         return self._feed.global_examples(self._position)
+
+    def dataset(self) -> BatchDataset:
+        """The batches from the position to the end of its epoch, for a torch DataLoader with `batch_size=None`.
+
+        For frameworks that insist on one; iterating this loader itself is faster. The state stays here: call `advance`
+        after each optimizer step, and save this loader's `state_dict`. Each of the DataLoader's workers keeps shards of
+        its own account in the cache, so leave `cache_bytes` out, or use num_workers of this loader.
+        """
+        return BatchDataset(self._every)
+
+    def _every(self, worker: int, num_workers: int) -> Iterator[Batch]:
+        """Batches number worker, worker + num_workers, ... from the position to the end of its epoch, made here."""
+        in_flight: deque[tuple[int, ...]] = deque()
+        plans = islice(self._feed.plans(self._position, in_flight), worker, None, num_workers)
+        for batch in self._make.batches(plans, self._feed.micro_batch, 0):
+            yield batch
+            del batch
+            in_flight.clear()
 
     def _identity(self, digests: list[str]) -> str:
         """Of what the loader reads: a manifest's own digest, or for a mixture one of all with their weights."""

@@ -129,11 +129,11 @@ def lines(check: Check) -> Iterator[str]:
         f"({filler:,} of {check.rows_of_rank * check.world_size:,} rows are filler), "
         f"{spread(check.shards_of_rank)} shards, {size(check.bytes_of_rank[1])} an epoch"
     )
-    where = "" if check.is_remote else " (were they in object storage: local shards are read in place)"
     yield (
-        f"  cache      {check.cache_needed:,} bytes a node at least, {check.cache_comfortable:,} to fetch a window "
-        f"ahead{where}"
+        f"  cache      {check.cache_needed:,} bytes a node at least, {check.cache_comfortable:,} to fetch a window ahead"
     )
+    if not check.is_remote:
+        yield "             (from object storage, that is: these shards are local and read in place)"
     yield (
         f"  start      a rank opens {check.shards_at_start:,} shards, {size(check.bytes_at_start)}; its first rows come "
         f"after {size(check.first_rows_bytes)} by ranged reads"
@@ -159,7 +159,9 @@ def _drawn(found: Moves) -> Iterator[str]:
         bar = round(share / widest * _BAR_WIDTH) * "#"
         mark = round(expected / widest * _BAR_WIDTH)
         # The bar is what was found, the | what a full shuffle gives.
-        drawn = (bar.ljust(mark) + "|" if len(bar) <= mark else bar[:mark] + "|" + bar[mark + 1 :]).ljust(_BAR_WIDTH + 1)
+        drawn = (bar.ljust(mark) + "|" if len(bar) <= mark else bar[:mark] + "|" + bar[mark + 1 :]).ljust(
+            _BAR_WIDTH + 1
+        )
         yield f"    {number / len(found.histogram):6.1%}  {drawn}  {share:6.2%}   full {expected:6.2%}"
 
 

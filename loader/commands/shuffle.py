@@ -107,6 +107,8 @@ def sources_of_examples(table: ShardTable, max_shards: int) -> tuple[list[str], 
         # Runs stand in order of place: the last one that begins at or before an example covers its first token, but
         # where one begins inside it, and then that one, the next, says nearly the same.
         at = np.searchsorted(first, np.arange(entry.num_examples), side="left")
-        at = np.where((at < len(first)) & (first[np.minimum(at, len(first) - 1)] == np.arange(entry.num_examples)), at, at - 1)
+        at = np.where(
+            (at < len(first)) & (first[np.minimum(at, len(first) - 1)] == np.arange(entry.num_examples)), at, at - 1
+        )
         by_shard.append(np.array(numbers, dtype=np.int64)[np.clip(at, 0, None)])
     return list(names), by_shard

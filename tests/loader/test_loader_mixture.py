@@ -110,7 +110,9 @@ def test_each_source_gives_no_example_twice_in_an_epoch_of_its_own(
     for number, rows_seen in enumerate(seen):
         epoch_length = order.sources[number].lane_length * order.source_lanes[number]
         # Rows of a batch stand by lane, so only what is surely of the first epoch is counted.
-        assert max(Counter(rows_seen[: max(0, epoch_length - order.source_lanes[number] * rows)]).values(), default=1) == 1
+        assert (
+            max(Counter(rows_seen[: max(0, epoch_length - order.source_lanes[number] * rows)]).values(), default=1) == 1
+        )
 
 
 @pytest.fixture
