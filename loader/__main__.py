@@ -1,4 +1,4 @@
-"""`python -m loader`: the order in print, a run's numbers before it starts, this machine's speed, and a batch as text."""
+"""`python -m loader`: the order in print, a run's numbers before it starts, the speed here, and a batch as text."""
 
 from __future__ import annotations
 
@@ -70,13 +70,14 @@ def _check(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _bench(options: argparse.Namespace) -> Iterator[str]:
+    from loader.columns import COLUMNS
     from loader.commands import bench
     from loader.loader import Loader
 
     if not options.seconds > 0:
         raise OrderError(f"--seconds is {options.seconds}; give more than 0")
     example = load(options.manifest).manifest.example
-    columns = {"columns": tuple(options.columns.split(","))} if options.columns else {}
+    columns = tuple(options.columns.split(",")) if options.columns else COLUMNS
 
     def make_loader() -> Loader:
         return Loader(
@@ -90,7 +91,7 @@ def _bench(options: argparse.Namespace) -> Iterator[str]:
             num_ahead=options.ahead,
             cache_dir=options.cache_dir,
             cache_bytes=options.cache_bytes,
-            **columns,
+            columns=columns,
         )
 
     found = bench.measured(make_loader, seconds=options.seconds, row_bytes=example.seq_len * example.itemsize)
@@ -150,8 +151,8 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser(
         "check",
         help="lanes, shards, cache and shuffle of a run before it starts, without reading a shard",
-        description="Prints what a run will be: lanes and shards a rank, cache bytes a node, what a start costs, what is "
-        "left over, and how well the order mixes.",
+        description="Prints what a run will be: lanes and shards a rank, cache bytes a node, what a start costs, what "
+        "is left over, and how well the order mixes.",
         epilog=f"example: python -m loader check {MANIFEST} --global-batch 64 --world-size 16 --nodes 2",
     )
     _add_order(check, _check)

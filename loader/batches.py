@@ -27,7 +27,7 @@ Task = tuple[int, "tuple[RowsOf, ...] | None", bytes, bytes, int]
 TokenDtype = torch.dtype
 INT64: TokenDtype = torch.int64
 
-_NUMPY_DTYPE = {torch.int64: np.dtype(np.int64), torch.int32: np.dtype(np.int32)}
+_NUMPY_DTYPE: dict[torch.dtype, np.dtype] = {torch.int64: np.dtype(np.int64), torch.int32: np.dtype(np.int32)}
 # Shared slots beyond those of the plans on their way: the batch the consumer is at, and the one it has just had.
 _SLOTS_OF_CONSUMER = 3
 
@@ -174,7 +174,7 @@ def _tensors(arrays: dict[str, np.ndarray]) -> Batch:
 
 def _on_device(batches: Iterator[Batch], device: torch.device) -> Iterator[Batch]:
     """Batches copied to a CUDA device on a stream of their own, one ahead of the consumer's."""
-    stream = torch.cuda.Stream(device)
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch leaves it untyped
     ahead: tuple[Batch, torch.cuda.Event] | None = None
     for batch in batches:
         with torch.cuda.stream(stream):

@@ -27,7 +27,7 @@ NO_DOCUMENT = -1
 # The address of a row that no shard holds: its columns are filler.
 NO_ROW = 0
 
-# Tokens looked at in one vectorised comparison: documents are longer than this, so most blocks hold no EOS and are done.
+# Tokens looked at in one vectorised comparison: documents are longer, so most blocks hold no EOS and are done.
 _SCAN = 64
 
 
@@ -69,7 +69,7 @@ def fill_from_addresses(
 
 
 # Tells the kernel the tokens' type.
-_EMPTY = {2: np.empty(0, dtype=np.uint16), 4: np.empty(0, dtype=np.uint32)}
+_EMPTY: dict[int, np.ndarray] = {2: np.empty(0, dtype=np.uint16), 4: np.empty(0, dtype=np.uint32)}
 
 
 @lru_cache(maxsize=8)
@@ -78,14 +78,18 @@ def _absent(seq_len: int, dtype: np.dtype) -> np.ndarray:
     return np.empty((0, seq_len), dtype=dtype)
 
 
-@intrinsic
-def _pointer(typing_context: Any, address: Any) -> Any:  # noqa: ARG001 - numba passes it
+def _generate_pointer(typing_context: Any, address: Any) -> Any:  # noqa: ARG001 - numba passes it
     """An address as a pointer, which numba.carray makes an array of."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001 - numba passes it
         return builder.inttoptr(arguments[0], context.get_value_type(numba.types.voidptr))
 
     return numba.types.voidptr(numba.types.int64), generate
+
+
+# Any: in Python they take and give nothing that a checker knows, in the kernel they are one instruction.
+_pointer: Any = intrinsic(_generate_pointer)
+_carray: Any = getattr(numba, "carray")  # noqa: B009 - numba's stubs leave it out
 
 
 # cache=True keeps the machine code beside the source: compiling takes seconds, loading it a few milliseconds.
@@ -106,7 +110,7 @@ def _fill(
         if addresses[row] == NO_ROW:
             _fill_with_filler(row, input_ids, labels, position_ids, document_ids, eos_id)
             continue
-        tokens = numba.carray(_pointer(addresses[row]), (seq_len,), like.dtype)
+        tokens = _carray(_pointer(addresses[row]), (seq_len,), like.dtype)
         if len(input_ids):
             ids = input_ids[row]
             for place in range(seq_len):

@@ -7,7 +7,7 @@ hash until its shard has arrived and been verified: a row that then differs is a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -38,11 +38,11 @@ class EarlyRows:
     def is_worth_it(self, num_rows: int, shard: ShardEntry) -> bool:
         return shard.num_bytes >= _SMALLEST_SHARD_BYTES and num_rows <= shard.num_examples * _LARGEST_FRACTION
 
-    def read(self, wanted: dict[int, Sequence[int]], names: dict[int, str]) -> dict[int, ReceivedRows]:
+    def read(self, wanted: Mapping[int, Sequence[int]], names: dict[int, str]) -> dict[int, ReceivedRows]:
         """The examples of each shard number. Raises what storage raises, and ShardError where reads never agree."""
         places = [(shard, example) for shard, examples in wanted.items() for example in examples]
         with ThreadPoolExecutor(_NUM_REQUESTS, thread_name_prefix="early-rows") as pool:
-            rows = list(pool.map(lambda place: self._row(*place, names[place[0]]), places))
+            rows = list(pool.map(lambda place: self._row(place[0], place[1], names[place[0]]), places))
         received = {}
         for shard, examples in wanted.items():
             mine = [row for (number, _), row in zip(places, rows, strict=True) if number == shard]

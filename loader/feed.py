@@ -68,7 +68,7 @@ class Feed:
         else:
             self.order = SplitOrder(shard_num_examples=tables[0].num_examples, shape=shape)
         mixture = self.order if isinstance(self.order, MixtureOrder) else None
-        self._orders = mixture.sources if mixture else (self.order,)
+        self._orders = (self.order,) if isinstance(self.order, SplitOrder) else self.order.sources
         self._first_shards = mixture.first_shards if mixture else (0,)
         self.lanes = lanes_of_rank(self.order, here.rank, here.world_size)
         self._source_lanes = mixture.owned(self.lanes) if mixture else [self.lanes]

@@ -274,7 +274,7 @@ class Fetcher:
                 self._changed.notify_all()
 
     def _claim(self, use: Use) -> bool:
-        """Waits until a use's turn has come and claims its bytes; whether the shard must then be fetched or verified."""
+        """Waits until a use's turn has come and claims its bytes; whether it must then be fetched or verified."""
         if self._table.local_path(use.shard) is not None:
             # Verified one window ahead: reading everything at once would be in the way of what is wanted now.
             reach = 1 if self._verify_local else 2 * self._order.windows_per_lane

@@ -92,7 +92,7 @@ def map_shard(file: LocalShard, example: ExampleFormat) -> np.ndarray:
     try:
         with Path(file.path).open("rb") as stream:
             mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-            # Rows are wanted in shuffled order; what is not in memory yet should come in one sequential read all the same.
+            # Rows are wanted in shuffled order; what is not in memory yet should come in one sequential read still.
             mapped.madvise(mmap.MADV_WILLNEED)
     except FileNotFoundError:
         raise ShardError(

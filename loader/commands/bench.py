@@ -87,7 +87,10 @@ def lines(found: Measurement) -> Iterator[str]:
         f"{metrics['fetch_gb_per_s']:.2f} GB/s a download, {metrics['cache_hits']:,} found in the cache, "
         f"{metrics['retries']:,} retries"
     )
-    yield f"  waits         {metrics['waits']:,}, {metrics['wait_s']:.2f} s in all; {metrics['early_rows']:,} rows came early"
+    yield (
+        f"  waits         {metrics['waits']:,}, {metrics['wait_s']:.2f} s in all; "
+        f"{metrics['early_rows']:,} rows came early"
+    )
 
 
 def _cpu_s() -> float:

@@ -116,8 +116,8 @@ def lines(check: Check) -> Iterator[str]:
     yield f"{check.num_examples:,} examples in {check.num_shards:,} shards, {size(check.num_bytes)}"
     yield ""
     yield (
-        f"  order      global batch {shape.global_batch:,} = {shape.num_lanes:,} lanes x {shape.lane_batch}, windows of "
-        f"{check.window_length:,} examples, {check.windows_per_lane:,} a lane"
+        f"  order      global batch {shape.global_batch:,} = {shape.num_lanes:,} lanes x {shape.lane_batch}, windows "
+        f"of {check.window_length:,} examples, {check.windows_per_lane:,} a lane"
     )
     yield (
         f"  epoch      {check.steps_per_epoch:,} steps; {check.left_over:,} examples left over "
@@ -130,13 +130,14 @@ def lines(check: Check) -> Iterator[str]:
         f"{spread(check.shards_of_rank)} shards, {size(check.bytes_of_rank[1])} an epoch"
     )
     yield (
-        f"  cache      {check.cache_needed:,} bytes a node at least, {check.cache_comfortable:,} to fetch a window ahead"
+        f"  cache      {check.cache_needed:,} bytes a node at least, {check.cache_comfortable:,} to fetch a window "
+        "ahead"
     )
     if not check.is_remote:
         yield "             (from object storage, that is: these shards are local and read in place)"
     yield (
-        f"  start      a rank opens {check.shards_at_start:,} shards, {size(check.bytes_at_start)}; its first rows come "
-        f"after {size(check.first_rows_bytes)} by ranged reads"
+        f"  start      a rank opens {check.shards_at_start:,} shards, {size(check.bytes_at_start)}; its first rows "
+        f"come after {size(check.first_rows_bytes)} by ranged reads"
     )
     yield ""
     yield from _drawn(check.moves)
@@ -167,8 +168,8 @@ def _drawn(found: Moves) -> Iterator[str]:
 
 def _met(what: str, found: Meetings) -> str:
     return (
-        f"  {what} in a batch: {found.found:.1f} of {found.groups:,}, drawn at random {found.expected:.1f}; their shares "
-        f"vary {found.spread:.2f} times as much as at random"
+        f"  {what} in a batch: {found.found:.1f} of {found.groups:,}, drawn at random {found.expected:.1f}; their "
+        f"shares vary {found.spread:.2f} times as much as at random"
     )
 
 

@@ -35,7 +35,7 @@ def lines(
         yield from _drawn(_tokens(table, shard, index), dataset, decode, width)
 
 
-def _drawn(tokens: np.ndarray, dataset: Dataset, decode: "_Decode", width: int) -> Iterator[str]:
+def _drawn(tokens: np.ndarray, dataset: Dataset, decode: _Decode, width: int) -> Iterator[str]:
     """Each document of a row: where it lies, and its two ends."""
     manifest = dataset.manifest
     num_real = int((tokens != manifest.example.padding_id).sum())

@@ -72,7 +72,7 @@ def moves(order: SplitOrder, steps: np.ndarray, shards: np.ndarray, indices: np.
 
 def meetings(groups: np.ndarray, sizes: np.ndarray) -> Meetings:
     """groups: (k, B), the group of each example of k batches. sizes: examples of each group in the whole split."""
-    num_batches, batch = groups.shape
+    batch = groups.shape[1]
     share = sizes / sizes.sum()
     found = np.sort(groups, axis=1)
     distinct = (np.diff(found, axis=1) != 0).sum(axis=1) + 1

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from loader import Loader
 from loader.buffers import Buffers
 from manifests import UserError
-from tests.loader.loader_datasets import named, numbered_dataset
+from tests.loader.loader_datasets import numbered_dataset
 
 KINDS = [{"num_ahead": 0}, {"num_ahead": 3}, {"num_workers": 2}]
 

@@ -53,7 +53,7 @@ def test_a_bad_local_shard_is_masked_in_place_where_asked(tmp_path: Path, harm: 
                 assert batch["labels"][row].tolist() == [-100] * 8
                 assert batch["input_ids"][row].tolist() == [EOS] * 8
             else:
-                assert named([batch["input_ids"][row, 0].item()]) == [(shard, example)]
+                assert named(batch["input_ids"][row, :1].tolist()) == [(shard, example)]
         loader.advance()
     assert loader.metrics()["masked_rows"] == masked == 6
     loader.close()
@@ -193,7 +193,7 @@ def test_a_killed_rank_goes_on_beside_another_job_and_nothing_is_left(
 ) -> None:
     manifest = on_s3()
     expected = epoch_of(Loader(unequal, global_batch=3))
-    shared_memory = set(os.listdir("/dev/shm"))
+    shared_memory = set(Path("/dev/shm").iterdir())
     other = rank(manifest, cache_dir)
     first = rank(manifest, cache_dir, workers=workers)
     assert first.stdout is not None
@@ -208,7 +208,7 @@ def test_a_killed_rank_goes_on_beside_another_job_and_nothing_is_left(
     # What the killed rank held is swept at the next start; here the last to leave had swept before it was killed.
     ShardCache(cache_dir).sweep(keep=())
     assert list(cache_dir.iterdir()) == []
-    assert set(os.listdir("/dev/shm")) <= shared_memory
+    assert set(Path("/dev/shm").iterdir()) <= shared_memory
 
 
 def test_a_worker_that_is_killed_is_named(unequal: str) -> None:
