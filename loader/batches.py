@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from loader.buffers import Buffers
-from loader.columns import COLUMNS, fill_from_addresses
+from loader.columns import COLUMNS, fill_from_addresses, load_kernel
 from loader.plans import MicroBatchPlan, RowsOf
 from loader.rows import RowReader
 from loader.workers import PLANS_PER_WORKER, made_in_order
@@ -97,6 +97,7 @@ class BatchMaker:
     def _made_by_workers(self, plans: Iterable[MicroBatchPlan], num_rows: int, num_workers: int) -> Iterator[Batch]:
         buffers = self._buffers(num_rows, num_shared=num_workers * PLANS_PER_WORKER + _SLOTS_OF_CONSUMER)
         reader = RowReader(self._example)  # each worker's own, once it is forked
+        self.load_kernel()
 
         files: tuple[RowsOf, ...] = ()
 
@@ -127,6 +128,10 @@ class BatchMaker:
                 batch = pinned
             yield batch
             del batch
+
+    def load_kernel(self) -> None:
+        """Before processes are forked that should have it."""
+        load_kernel(self._stored_dtype, _NUMPY_DTYPE[self._dtype])
 
     def _fill(self, reader: RowReader, plan: MicroBatchPlan, arrays: dict[str, np.ndarray]) -> None:
         fill_from_addresses(

@@ -14,21 +14,19 @@ id has an embedding, with label -100, position 0 and document -1.
 
 from __future__ import annotations
 
+import ctypes
+import os
+import threading
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
-import numba
 import numpy as np
-from numba.extending import intrinsic
 
 COLUMNS = ("input_ids", "labels", "position_ids", "document_ids")
 IGNORED_LABEL = -100
 NO_DOCUMENT = -1
 # The address of a row that no shard holds: its columns are filler.
 NO_ROW = 0
-
-# Tokens looked at in one vectorised comparison: documents are longer, so most blocks hold no EOS and are done.
-_SCAN = 64
 
 
 def fill_columns(
@@ -42,6 +40,7 @@ def fill_columns(
         tokens = np.ascontiguousarray(tokens)
     addresses = np.full(num_rows, NO_ROW, dtype=np.int64)
     addresses[: len(tokens)] = tokens.ctypes.data + np.arange(len(tokens)) * tokens.strides[0]
+    load_kernel(tokens.dtype, next(iter(columns.values())).dtype)
     fill_from_addresses(addresses, tokens.dtype, columns, eos_id=eos_id, padding_id=padding_id)
 
 
@@ -55,8 +54,13 @@ def fill_from_addresses(
     """
     first = next(iter(columns.values()))
     assert len(first) == len(addresses)
+    kernel = _kernel.loaded.get((dtype.itemsize, first.itemsize))
+    if kernel is None:
+        fill_plainly(addresses, dtype, columns, eos_id=eos_id, padding_id=padding_id)
+        _kernel.load_beside(dtype, first.dtype)
+        return
     absent = _absent(first.shape[1], first.dtype)
-    _fill(
+    kernel(
         addresses,
         _EMPTY[dtype.itemsize],
         columns.get("input_ids", absent),
@@ -68,6 +72,72 @@ def fill_from_addresses(
     )
 
 
+def fill_plainly(
+    addresses: np.ndarray, dtype: np.dtype, columns: dict[str, np.ndarray], *, eos_id: int, padding_id: int
+) -> None:
+    """What the kernel does, in numpy, at a tenth of its speed: the first batches should not wait for a compiler."""
+    seq_len = next(iter(columns.values())).shape[1]
+    # Filler is a row of padding alone.
+    tokens = np.full((len(addresses), seq_len), padding_id, dtype=dtype)
+    for row in np.flatnonzero(addresses != NO_ROW).tolist():
+        ctypes.memmove(tokens[row].ctypes.data, int(addresses[row]), tokens[row].nbytes)
+    is_eos, is_padding = tokens == eos_id, tokens == padding_id
+    if "input_ids" in columns:
+        columns["input_ids"][...] = np.where(is_padding, eos_id, tokens)
+    if "labels" in columns:
+        labels = columns["labels"]
+        labels[:, :-1] = tokens[:, 1:]
+        labels[:, :-1][is_eos[:, :-1] | is_padding[:, :-1] | is_padding[:, 1:]] = IGNORED_LABEL
+        labels[:, -1] = IGNORED_LABEL
+    if "position_ids" in columns:
+        place = np.arange(seq_len)
+        begins = np.zeros(tokens.shape, dtype=np.int64)
+        begins[:, 1:] = np.where(is_eos[:, :-1], place[1:], 0)
+        columns["position_ids"][...] = np.where(is_padding, 0, place - np.maximum.accumulate(begins, axis=1))
+    if "document_ids" in columns:
+        document = np.cumsum(is_eos, axis=1) - is_eos
+        columns["document_ids"][...] = np.where(is_padding, NO_DOCUMENT, document)
+
+
+def load_kernel(dtype: np.dtype, column_dtype: np.dtype) -> None:
+    """Makes the kernel ready now, so that processes forked later have it; 0.4 s of CPU time, once a process.
+
+    The first time on a machine it is compiled: some seconds.
+    """
+    _kernel.load(dtype, column_dtype)
+
+
+class _Kernel:
+    """The compiled kernel, for the types it is loaded for."""
+
+    def __init__(self) -> None:
+        self.loaded: dict[tuple[int, int], Callable[..., None]] = {}
+        self._loading = threading.Lock()
+        self._begun: set[tuple[int, int]] = set()
+        self._process: int | None = None
+
+    def load(self, dtype: np.dtype, column_dtype: np.dtype) -> None:
+        sizes = dtype.itemsize, column_dtype.itemsize
+        with self._loading:
+            if sizes not in self.loaded:
+                from loader import kernel
+
+                # Called once with nothing to do, since that is what loads its machine code.
+                none = np.empty((0, 1), dtype=column_dtype)
+                kernel.fill(np.empty(0, dtype=np.int64), _EMPTY[dtype.itemsize], none, none, none, none, 0, 0)
+                self.loaded[sizes] = kernel.fill
+
+    def load_beside(self, dtype: np.dtype, column_dtype: np.dtype) -> None:
+        """Begins to load it in a thread. Not in a process forked while its parent did: imports never end there."""
+        self._process = self._process or os.getpid()
+        sizes = dtype.itemsize, column_dtype.itemsize
+        if sizes not in self._begun and self._process == os.getpid():
+            self._begun.add(sizes)
+            threading.Thread(target=self.load, args=(dtype, column_dtype), name="load-kernel", daemon=True).start()
+
+
+_kernel = _Kernel()
+
 # Tells the kernel the tokens' type.
 _EMPTY: dict[int, np.ndarray] = {2: np.empty(0, dtype=np.uint16), 4: np.empty(0, dtype=np.uint32)}
 
@@ -76,133 +146,3 @@ _EMPTY: dict[int, np.ndarray] = {2: np.empty(0, dtype=np.uint16), 4: np.empty(0,
 def _absent(seq_len: int, dtype: np.dtype) -> np.ndarray:
     """An absent column is an empty array of the same type: one compiled kernel serves every choice of columns."""
     return np.empty((0, seq_len), dtype=dtype)
-
-
-def _generate_pointer(typing_context: Any, address: Any) -> Any:  # noqa: ARG001 - numba passes it
-    """An address as a pointer, which numba.carray makes an array of."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001 - numba passes it
-        return builder.inttoptr(arguments[0], context.get_value_type(numba.types.voidptr))
-
-    return numba.types.voidptr(numba.types.int64), generate
-
-
-# Any: in Python they take and give nothing that a checker knows, in the kernel they are one instruction.
-_pointer: Any = intrinsic(_generate_pointer)
-_carray: Any = getattr(numba, "carray")  # noqa: B009 - numba's stubs leave it out
-
-
-# cache=True keeps the machine code beside the source: compiling takes seconds, loading it a few milliseconds.
-# nogil: batches are made beside the thread that trains.
-@numba.njit(cache=True, nogil=True)
-def _fill(
-    addresses: np.ndarray,
-    like: np.ndarray,
-    input_ids: np.ndarray,
-    labels: np.ndarray,
-    position_ids: np.ndarray,
-    document_ids: np.ndarray,
-    eos_id: int,
-    padding_id: int,
-) -> None:
-    seq_len = input_ids.shape[1]  # an absent column has it too
-    for row in range(len(addresses)):
-        if addresses[row] == NO_ROW:
-            _fill_with_filler(row, input_ids, labels, position_ids, document_ids, eos_id)
-            continue
-        tokens = _carray(_pointer(addresses[row]), (seq_len,), like.dtype)
-        if len(input_ids):
-            ids = input_ids[row]
-            for place in range(seq_len):
-                ids[place] = tokens[place]
-        if len(labels):
-            targets = labels[row]
-            for place in range(seq_len - 1):
-                targets[place] = tokens[place + 1]
-            targets[seq_len - 1] = IGNORED_LABEL
-        if len(labels) or len(position_ids) or len(document_ids) or _holds(tokens, padding_id):
-            _mark_documents(row, tokens, input_ids, labels, position_ids, document_ids, eos_id, padding_id)
-
-
-@numba.njit(cache=True, nogil=True)
-def _mark_documents(
-    row: int,
-    tokens: np.ndarray,
-    input_ids: np.ndarray,
-    labels: np.ndarray,
-    position_ids: np.ndarray,
-    document_ids: np.ndarray,
-    eos_id: int,
-    padding_id: int,
-) -> None:
-    """What depends on where documents end: jumps from EOS to EOS and writes whole documents at once."""
-    seq_len = len(tokens)
-    document = begin = 0
-    has_padding = False
-    for block in range(0, seq_len, _SCAN):
-        end = min(block + _SCAN, seq_len)
-        hits = 0
-        for place in range(block, end):
-            hits += (tokens[place] == eos_id) | (tokens[place] == padding_id)
-        if hits:
-            for place in range(block, end):
-                has_padding |= tokens[place] == padding_id
-                if tokens[place] == eos_id:
-                    _mark_run(row, begin, place + 1, document, position_ids, document_ids)
-                    if len(labels):
-                        labels[row, place] = IGNORED_LABEL
-                    document += 1
-                    begin = place + 1
-    _mark_run(row, begin, seq_len, document, position_ids, document_ids)
-    if not has_padding:
-        return
-    for place in range(seq_len):
-        if tokens[place] == padding_id:
-            if len(input_ids):
-                input_ids[row, place] = eos_id
-            if len(labels):
-                labels[row, place] = IGNORED_LABEL
-                labels[row, max(0, place - 1)] = IGNORED_LABEL
-            if len(position_ids):
-                position_ids[row, place] = 0
-            if len(document_ids):
-                document_ids[row, place] = NO_DOCUMENT
-
-
-@numba.njit(cache=True, nogil=True)
-def _mark_run(
-    row: int, begin: int, end: int, document: int, position_ids: np.ndarray, document_ids: np.ndarray
-) -> None:
-    if len(position_ids):
-        positions = position_ids[row, begin:end]
-        for place in range(end - begin):
-            positions[place] = place
-    if len(document_ids):
-        document_ids[row, begin:end] = document
-
-
-@numba.njit(cache=True, nogil=True)
-def _holds(tokens: np.ndarray, token: int) -> bool:
-    hits = 0
-    for place in range(len(tokens)):
-        hits += tokens[place] == token
-    return hits > 0
-
-
-@numba.njit(cache=True, nogil=True)
-def _fill_with_filler(
-    row: int,
-    input_ids: np.ndarray,
-    labels: np.ndarray,
-    position_ids: np.ndarray,
-    document_ids: np.ndarray,
-    eos_id: int,
-) -> None:
-    if len(input_ids):
-        input_ids[row, :] = eos_id
-    if len(labels):
-        labels[row, :] = IGNORED_LABEL
-    if len(position_ids):
-        position_ids[row, :] = 0
-    if len(document_ids):
-        document_ids[row, :] = NO_DOCUMENT

@@ -244,6 +244,7 @@ class Loader:
         after each optimizer step, and save this loader's `state_dict`. Each of the DataLoader's workers keeps shards of
         its own account in the cache, so leave `cache_bytes` out, or use num_workers of this loader.
         """
+        self._make.load_kernel()
         return BatchDataset(self._every)
 
     def _every(self, worker: int, num_workers: int) -> Iterator[Batch]:

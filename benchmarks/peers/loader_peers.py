@@ -6,6 +6,7 @@
 Each peer is used as its documentation says, with its own shuffle, and gives batches of tokens as one tensor.
 """
 
+import importlib.machinery
 import json
 import os
 import sys
@@ -71,7 +72,9 @@ class Rows(torch.utils.data.Dataset[Any]):
 
 def loader_of(who: str, path: str, folder: str, batch: int, workers: int) -> Any:
     if who == "memmap":
-        return torch.utils.data.DataLoader(Rows(path), batch_size=batch, shuffle=True, drop_last=True, num_workers=workers)
+        return torch.utils.data.DataLoader(
+            Rows(path), batch_size=batch, shuffle=True, drop_last=True, num_workers=workers
+        )
     if who == "streaming":
         _without_torchvision()
         from streaming import StreamingDataLoader, StreamingDataset
@@ -159,6 +162,7 @@ def _without_torchvision() -> None:
         for name in names:
             module = _Anything(f"torchvision{name}")
             module.__path__ = []
+            module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, None)
             sys.modules[module.__name__] = module
 
 
