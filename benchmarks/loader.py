@@ -15,17 +15,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "benchmarks")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from loader_measure import cpu_seconds, measure  # noqa: E402 - beside this script, as the peers find it
+from benchmarks.loader_measure import measure
+from benchmarks.machine import REPOSITORY, load_in_words, save, this_machine
 
 PEERS = ("memmap", "streaming", "litdata", "webdataset")
 INSTALL = "python3 -m venv PEER && PEER/bin/python -m pip install torch numpy mosaicml-streaming litdata webdataset"
@@ -49,7 +48,8 @@ def main() -> int:
     text = "\n".join(_table(options, results))
     sys.stdout.write(text + "\n")
     if options.save:
-        path = _save(text, {"options": vars(options) | {"peer_python": bool(options.peer_python)}, "results": results})
+        kept = {name: getattr(options, name) for name in ("examples", "seq_len", "batch", "runs")}
+        path = save("loader", this_machine(), text + "\n", {"options": kept, "results": results})
         sys.stdout.write(f"\nsaved {path.relative_to(REPOSITORY)}\n")
     return 0
 
@@ -177,33 +177,28 @@ def _table(options: argparse.Namespace, results: list[dict[str, Any]]) -> Iterat
     yield ""
     yield "Examples a second of CPU time (user and system, all processes) and of the wall; medians."
     yield ""
-    yield "| who | workers | batches of | ex/s CPU | ex/s wall | first batch ms | resume at 90 % ms | peak MB | mean move |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+    names = ("who", "workers", "batches of", "ex/s CPU", "ex/s wall", "first batch ms", "resume at 90 % ms", "peak MB")
+    yield "| " + " | ".join([*names, "mean move"]) + " |"
+    yield "|" + "---|" * (len(names) + 1)
     for row in results:
         what = "4 columns" if row.get("columns") == "all" else row["dtype"]
+        figures = (
+            row["examples_per_cpu_s"],
+            row["examples_per_s"],
+            row["first_batch_s"] * 1e3,
+            row["resume_s"] * 1e3,
+            row["peak_mb"],
+            row["mean_move"],
+        )
         yield (
-            f"| {row['who']} | {row['workers']} | {what} | {row['examples_per_cpu_s']:,.0f} | {row['examples_per_s']:,.0f} "
-            f"| {row['first_batch_s'] * 1e3:,.0f} | {row['resume_s'] * 1e3:,.0f} | {row['peak_mb']:,.0f} "
-            f"| {row['mean_move']:,.0f} |"
+            f"| {row['who']} | {row['workers']} | {what} | " + " | ".join(f"{figure:,.0f}" for figure in figures) + " |"
         )
     yield ""
-    yield f"A full shuffle's mean move: {options.examples / 3:,.0f}. Peak is beyond the torch import, mapped files included."
-    one, five, fifteen = os.getloadavg()
-    yield f"Load of the machine: {one:.1f} / {five:.1f} / {fifteen:.1f} over 1 / 5 / 15 minutes on {os.cpu_count()} cores."
+    yield f"A full shuffle's mean move: {options.examples / 3:,.0f}; ours varies with the epoch, see docs/loader.md."
+    yield "Peak memory is beyond the torch import, mapped files included."
+    yield f"{this_machine().in_words()}. Its load: {load_in_words()}."
     if not options.peer_python:
         yield f"Peers were not run: --peer-python names a Python that has them ({INSTALL})."
-
-
-def _save(text: str, data: dict[str, Any]) -> Path:
-    cpu = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
-    slug = "-".join(cpu.split(":")[1].lower().split()) + f"-{os.cpu_count()}-cores"
-    folder = REPOSITORY / "benchmarks" / "results"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{time.strftime('%Y-%m-%d', time.gmtime())}-{slug}-loader.md"
-    path.write_text(text + "\n")
-    data["cpu_seconds_of_driver"] = cpu_seconds()
-    path.with_suffix(".json").write_text(json.dumps(data, indent=2) + "\n")
-    return path
 
 
 if __name__ == "__main__":

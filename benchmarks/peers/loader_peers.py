@@ -6,6 +6,7 @@
 Each peer is used as its documentation says, with its own shuffle, and gives batches of tokens as one tensor.
 """
 
+import importlib
 import importlib.machinery
 import json
 import os
@@ -19,8 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from loader_measure import measure  # the same clock for everybody
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from benchmarks.loader_measure import measure
 
 CHUNK_BYTES = 16 << 20
 SHUFFLE_BUFFER = 1000  # webdataset's documentation uses 1,000
@@ -29,14 +30,14 @@ SHUFFLE_BUFFER = 1000  # webdataset's documentation uses 1,000
 def prepare(who: str, tokens: np.ndarray, folder: str) -> None:
     if who == "streaming":
         _without_torchvision()
-        from streaming import MDSWriter
+        from streaming import MDSWriter  # type: ignore[import-not-found]  # only the peers' Python has it
 
         columns = {"tokens": f"ndarray:{tokens.dtype}:{tokens.shape[1]}"}
         with MDSWriter(out=folder, columns=columns, size_limit=CHUNK_BYTES) as writer:
             for row in tokens:
                 writer.write({"tokens": row})
     elif who == "litdata":
-        from litdata import TokensLoader, optimize
+        from litdata import TokensLoader, optimize  # type: ignore[import-not-found]  # only the peers' Python has it
 
         optimize(
             fn=_LitdataRows(tokens),
@@ -78,7 +79,7 @@ def loader_of(who: str, path: str, folder: str, batch: int, workers: int) -> Any
     if who == "streaming":
         _without_torchvision()
         from streaming import StreamingDataLoader, StreamingDataset
-        from streaming.base.util import clean_stale_shared_memory
+        from streaming.base.util import clean_stale_shared_memory  # type: ignore[import-not-found]  # only the peers' Python has it
 
         clean_stale_shared_memory()
         dataset = StreamingDataset(local=folder, shuffle=True, batch_size=batch)
@@ -100,7 +101,8 @@ def loader_of(who: str, path: str, folder: str, batch: int, workers: int) -> Any
 
 
 def _tokens(row: dict[str, Any]) -> np.ndarray:
-    return row["tokens.npy"].view(np.int32)
+    tokens: np.ndarray = row["tokens.npy"]
+    return tokens.view(np.int32)
 
 
 def _stacked(rows: list[dict[str, Any]]) -> torch.Tensor:
@@ -156,7 +158,7 @@ def main() -> None:
 def _without_torchvision() -> None:
     """streaming imports torchvision for images. Where none is installed, a stand-in lets the rest of it work."""
     try:
-        import torchvision  # noqa: F401 - only whether it is there
+        importlib.import_module("torchvision")
     except ImportError:
         names = ("", ".datasets", ".datasets.folder", ".io", ".transforms", ".transforms.functional")
         for name in names:
