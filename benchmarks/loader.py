@@ -183,7 +183,10 @@ def _child(settings: dict[str, Any]) -> int:
 def _table(options: argparse.Namespace, results: list[dict[str, Any]]) -> Iterator[str]:
     yield f"# Loaders: {options.examples:,} examples of {options.seq_len:,} tokens, batch {options.batch}, shuffled"
     yield ""
-    yield f"Examples a second of CPU time (user and system, all processes) and of the wall; the median of {options.runs} run(s)."
+    yield (
+        "Examples a second of CPU time (user and system, all processes) and of the wall; "
+        f"the median of {options.runs} run(s)."
+    )
     yield ""
     names = ("who", "workers", "batches of", "ex/s CPU", "ex/s wall", "first batch ms", "resume at 90 % ms", "peak MB")
     yield "| " + " | ".join([*names, "mean move"]) + " |"
