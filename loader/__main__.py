@@ -1,18 +1,20 @@
-"""`python -m loader trace`: which examples each rank gets in which step."""
+"""`python -m loader`: the order in print, a run's numbers before it starts, the speed here, and a batch as text."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from loader.order import RunShape
+from loader.order import OrderError, RunShape
 from loader.trace import TraceRequest, trace_lines
 from manifests import UserError, load
 from manifests.command_line import OneLineParser
 
-EXAMPLE = "python -m loader trace --manifest data/manifests/v1.json --global-batch 8 --world-size 2 --start 0 --steps 3"
+MANIFEST = "--manifest data/manifests/v1.json"
+EXAMPLE = f"python -m loader trace {MANIFEST} --global-batch 8 --world-size 2 --start 0 --steps 3"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -23,58 +25,182 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     options = parser.parse_args(arguments)
     try:
-        request = TraceRequest(
-            split=options.split,
-            shape=RunShape(
-                global_batch=options.global_batch,
-                num_lanes=options.global_batch if options.lanes is None else options.lanes,
-                window_shards=options.window_shards,
-                seed=options.seed,
-            ),
-            world_size=options.world_size,
-            rank=options.rank,
-            start=options.start,
-            num_steps=options.steps,
-            num_workers=options.workers,
-        )
-        for line in trace_lines(load(options.manifest), request):
+        for line in options.run(options):
             sys.stdout.write(line + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader (`| head`) has enough. Python would complain of it once more when it closes standard output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except UserError as error:
-        sys.stderr.write(f"loader trace: {error}\n")
+        sys.stderr.write(f"loader {options.command}: {error}\n")
         return 2
     except OSError as error:
-        sys.stderr.write(f"loader trace: {options.manifest}: {error.strerror or error}; give the path of a manifest\n")
+        what = error.strerror or error
+        sys.stderr.write(f"loader {options.command}: {options.manifest}: {what}; give the path of a manifest\n")
         return 2
     return 0
 
 
+def _trace(options: argparse.Namespace) -> Iterator[str]:
+    request = TraceRequest(
+        split=options.split,
+        shape=_shape(options),
+        world_size=options.world_size,
+        rank=options.rank,
+        start=options.start,
+        num_steps=options.steps,
+        num_workers=options.workers,
+    )
+    return trace_lines(load(options.manifest), request)
+
+
+def _check(options: argparse.Namespace) -> Iterator[str]:
+    from loader.commands import check
+
+    _at_least_1(world_size=options.world_size, nodes=options.nodes)
+    return check.lines(
+        check.checked(
+            load(options.manifest),
+            split=options.split,
+            shape=_shape(options),
+            world_size=options.world_size,
+            nodes=options.nodes,
+        )
+    )
+
+
+def _bench(options: argparse.Namespace) -> Iterator[str]:
+    from loader.columns import COLUMNS
+    from loader.commands import bench
+    from loader.loader import Loader
+
+    if not options.seconds > 0:
+        raise OrderError(f"--seconds is {options.seconds}; give more than 0")
+    example = load(options.manifest).manifest.example
+    columns = tuple(options.columns.split(",")) if options.columns else COLUMNS
+
+    def make_loader() -> Loader:
+        return Loader(
+            options.manifest,
+            split=options.split,
+            global_batch=options.global_batch,
+            lanes=options.lanes,
+            window_shards=options.window_shards,
+            seed=options.seed,
+            num_workers=options.workers,
+            num_ahead=options.ahead,
+            cache_dir=options.cache_dir,
+            cache_bytes=options.cache_bytes,
+            columns=columns,
+        )
+
+    found = bench.measured(make_loader, seconds=options.seconds, row_bytes=example.seq_len * example.itemsize)
+    return bench.lines(found)
+
+
+def _peek(options: argparse.Namespace) -> Iterator[str]:
+    from loader.commands import peek
+
+    _at_least_1(rows=options.rows, width=options.width)
+    if options.step < 0:
+        raise OrderError(f"--step is {options.step}; give 0 or more")
+    return peek.lines(
+        load(options.manifest),
+        split=options.split,
+        shape=_shape(options),
+        step=options.step,
+        num_rows=options.rows,
+        width=options.width,
+    )
+
+
+def _at_least_1(**values: int) -> None:
+    for name, value in values.items():
+        if value < 1:
+            raise OrderError(f"--{name.replace('_', '-')} is {value}; give 1 or more")
+
+
+def _shape(options: argparse.Namespace) -> RunShape:
+    return RunShape(
+        global_batch=options.global_batch,
+        num_lanes=options.global_batch if options.lanes is None else options.lanes,
+        window_shards=options.window_shards,
+        seed=options.seed,
+    )
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = OneLineParser(prog="python -m loader", description=__doc__, epilog=f"example: {EXAMPLE}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=OneLineParser)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=OneLineParser, dest="command")
+
     trace = commands.add_parser(
         "trace",
         help="one JSON line a step and rank, without reading a shard",
         description="Prints one JSON line a step and rank: step, rank, examples [[shard path, example number], ...].",
         epilog=f"example: {EXAMPLE}",
     )
-    trace.add_argument("--manifest", required=True, help="path or URL of a manifest")
-    trace.add_argument("--split", default="train", help="default: %(default)s")
-    trace.add_argument("--global-batch", type=int, required=True, metavar="B", help="examples a step, over all ranks")
-    trace.add_argument("--world-size", type=int, default=1, metavar="W", help="number of ranks; default: %(default)s")
+    _add_order(trace, _trace)
+    _add_world(trace)
     trace.add_argument("--rank", type=int, metavar="R", help="only this rank; default: all, in turn")
-    trace.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     trace.add_argument(
         "--start", type=int, default=0, metavar="T", help="first step, through epochs; default: %(default)s"
     )
     trace.add_argument("--steps", type=int, default=1, metavar="N", help="number of steps; default: %(default)s")
     trace.add_argument("--workers", type=int, default=0, metavar="N", help="worker processes a rank; changes no line")
-    trace.add_argument("--lanes", type=int, metavar="L", help="lanes; default: the global batch")
-    trace.add_argument("--window-shards", type=int, default=1, metavar="K", help="shuffle window; default: %(default)s")
+
+    check = commands.add_parser(
+        "check",
+        help="lanes, shards, cache and shuffle of a run before it starts, without reading a shard",
+        description="Prints what a run will be: lanes and shards a rank, cache bytes a node, what a start costs, what "
+        "is left over, and how well the order mixes.",
+        epilog=f"example: python -m loader check {MANIFEST} --global-batch 64 --world-size 16 --nodes 2",
+    )
+    _add_order(check, _check)
+    _add_world(check)
+    check.add_argument("--nodes", type=int, default=1, metavar="N", help="machines; default: %(default)s")
+
+    bench = commands.add_parser(
+        "bench",
+        help="GB/s, examples/s, time to first batch and resume, here and now",
+        description="Iterates one rank's batches for some seconds and prints what that was.",
+        epilog=f"example: python -m loader bench {MANIFEST} --global-batch 8",
+    )
+    _add_order(bench, _bench)
+    bench.add_argument("--seconds", type=float, default=5.0, metavar="S", help="how long; default: %(default)s")
+    bench.add_argument("--workers", type=int, default=0, metavar="N", help="worker processes; default: %(default)s")
+    bench.add_argument("--ahead", type=int, default=2, metavar="N", help="batches a thread makes ahead; default: 2")
+    bench.add_argument("--columns", metavar="NAMES", help="with commas; default: all four")
+    bench.add_argument("--cache-dir", metavar="DIR", help="for shards in object storage; default: the loader's own")
+    bench.add_argument("--cache-bytes", type=int, metavar="BYTES", help="its limit; default: what the run needs")
+
+    peek = commands.add_parser(
+        "peek",
+        help="the rows of a batch as text, with their documents drawn",
+        description="Prints rows of one global batch: each document's place in its row and its two ends.",
+        epilog=f"example: python -m loader peek {MANIFEST} --global-batch 8 --step 0 --rows 2",
+    )
+    _add_order(peek, _peek)
+    peek.add_argument("--step", type=int, default=0, metavar="T", help="through epochs; default: %(default)s")
+    peek.add_argument("--rows", type=int, default=4, metavar="N", help="rows at most; default: %(default)s")
+    peek.add_argument("--width", type=int, default=100, metavar="N", help="characters a line; default: %(default)s")
     return parser
+
+
+def _add_order(command: argparse.ArgumentParser, run: Any) -> None:
+    """What fixes the order, alike for all commands."""
+    command.set_defaults(run=run)
+    command.add_argument("--manifest", required=True, help="path or URL of a manifest")
+    command.add_argument("--split", default="train", help="default: %(default)s")
+    command.add_argument("--global-batch", type=int, required=True, metavar="B", help="examples a step, over all ranks")
+    command.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    command.add_argument("--lanes", type=int, metavar="L", help="lanes; default: the global batch")
+    command.add_argument(
+        "--window-shards", type=int, default=1, metavar="K", help="shuffle window; default: %(default)s"
+    )
+
+
+def _add_world(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--world-size", type=int, default=1, metavar="W", help="number of ranks; default: %(default)s")
 
 
 if __name__ == "__main__":

@@ -1,135 +1,201 @@
 """Plans -> dicts of tensors, in this process or in worker processes. The only module of the loader that knows torch.
 
-    plans (drawn in the main process) -> dealt to workers in turn -> rows -> columns -> tensors, in the plans' order
+    plans -> rows.py: where the rows lie -> columns.py, straight into a batch's memory (buffers.py) -> tensors
 
-Worker j of n makes the plans number j, j + n, j + 2n, ...: what is made, and its order, does not depend on n. Workers
-hold no state that matters: a plan names its files and rows, so nothing about the order is ever inside a worker.
+Where a device is named, batches go there ahead of need: through pinned memory, on a stream of their own.
 """
 
 from __future__ import annotations
 
-import atexit
-import gc
-import signal
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar, cast
 
+import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import IterableDataset, get_worker_info
 
-from loader.columns import COLUMNS, fill_columns
-from loader.plans import MicroBatchPlan
+from loader.buffers import Buffers
+from loader.columns import COLUMNS, fill_from_addresses, load_kernel
+from loader.plans import MicroBatchPlan, RowsOf
 from loader.rows import RowReader
+from loader.workers import PLANS_PER_WORKER, made_in_order
 from manifests.errors import UserError
 from manifests.shard import ExampleFormat
 
 Batch = dict[str, torch.Tensor]
+# What a worker is sent: a slot, a stretch's files where they are new, and the two columns of a plan's rows; its window.
+Task = tuple[int, "tuple[RowsOf, ...] | None", bytes, bytes, int]
 TokenDtype = torch.dtype
 INT64: TokenDtype = torch.int64
 
-# Plans on their way per worker, beside the one being consumed: one being made, one waiting.
-PLANS_PER_WORKER = 2
-
-T_in = TypeVar("T_in")
-T_out = TypeVar("T_out")
+_NUMPY_DTYPE: dict[torch.dtype, np.dtype] = {torch.int64: np.dtype(np.int64), torch.int32: np.dtype(np.int32)}
+# Shared slots beyond those of the plans on their way: the batch the consumer is at, and the one it has just had.
+_SLOTS_OF_CONSUMER = 3
 
 
 class ColumnsError(UserError):
-    """Columns or a dtype that no batch has."""
+    """Columns, a dtype or a place for batches that there is not."""
 
 
 class BatchMaker:
-    """Makes a batch of a plan: {column: tensor of shape (rows, seq_len)}. Picklable while unused."""
+    """Makes the batches of plans: {column: tensor of shape (num_rows, seq_len)}."""
 
-    def __init__(self, example: ExampleFormat, eos_id: int, columns: tuple[str, ...], dtype: TokenDtype) -> None:
+    def __init__(
+        self,
+        example: ExampleFormat,
+        eos_id: int,
+        columns: tuple[str, ...],
+        dtype: TokenDtype,
+        *,
+        pin_memory: bool = False,
+        device: torch.device | None = None,
+    ) -> None:
         unknown = [name for name in columns if name not in COLUMNS]
         if unknown or not columns or len(set(columns)) != len(columns):
             raise ColumnsError(f"columns is {columns!r}; give one or more of {', '.join(COLUMNS)}, each once")
-        if dtype not in (torch.int64, torch.int32):
+        if dtype not in _NUMPY_DTYPE:
             raise ColumnsError(f"dtype is {dtype}; batches are made as torch.int64 or torch.int32")
+        on_cuda = device is not None and device.type == "cuda"
+        if (pin_memory or on_cuda) and not torch.cuda.is_available():
+            asked = f"device is {device}" if on_cuda else "pin_memory is True"
+            raise ColumnsError(f"{asked}, but torch finds no CUDA here; leave it out, or install torch for CUDA")
         self._example = example
+        # Asked once: they are computed properties, and a batch of a few rows takes 30 microseconds.
+        self._stored_dtype, self._padding_id = example.numpy_dtype, example.padding_id
         self._eos_id = eos_id
         self._columns = columns
         self._dtype = dtype
-        self._reader = RowReader(example)
+        self._pin_memory = pin_memory or on_cuda
+        self._device = device
 
-    def __call__(self, plan: MicroBatchPlan) -> Batch:
-        shape = (plan.num_rows, self._example.seq_len)
-        batch = {name: torch.empty(shape, dtype=self._dtype) for name in self._columns}
-        arrays = {name: tensor.numpy() for name, tensor in batch.items()}
-        tokens = self._reader.read(plan)
-        fill_columns(tokens, plan.num_rows, arrays, eos_id=self._eos_id, padding_id=self._example.padding_id)
-        return batch
+    def batches(self, plans: Iterable[MicroBatchPlan], num_rows: int, num_workers: int) -> Iterator[Batch]:
+        """The batches of the plans, each of `num_rows` rows, in order, made here or by worker processes."""
+        made = self._made_by_workers(plans, num_rows, num_workers) if num_workers else self._made_here(plans, num_rows)
+        if self._device is None or self._device.type == "cpu":
+            return made
+        return _on_device(made, self._device)
+
+    def _made_here(self, plans: Iterable[MicroBatchPlan], num_rows: int) -> Iterator[Batch]:
+        reader = RowReader(self._example)
+        if self._pin_memory:
+            # torch pools pinned memory itself, and knows which copies to a device are still reading it.
+            for plan in plans:
+                batch = self._pinned(num_rows)
+                self._fill(reader, plan, {name: tensor.numpy() for name, tensor in batch.items()})
+                yield batch
+            return
+        buffers = self._buffers(num_rows)
+        for plan in plans:
+            slot = buffers.take()
+            arrays = buffers.arrays(slot)
+            self._fill(reader, plan, arrays)
+            batch = _tensors(buffers.lent(slot, arrays))
+            # Nothing here refers to the batch while the next one is made, or its slot would not be free.
+            del arrays
+            yield batch
+            del batch
+
+    def _made_by_workers(self, plans: Iterable[MicroBatchPlan], num_rows: int, num_workers: int) -> Iterator[Batch]:
+        buffers = self._buffers(num_rows, num_shared=num_workers * PLANS_PER_WORKER + _SLOTS_OF_CONSUMER)
+        reader = RowReader(self._example)  # each worker's own, once it is forked
+        self.load_kernel()
+
+        files: tuple[RowsOf, ...] = ()
+
+        def tasks() -> Iterator[Task]:
+            # A stretch's files are named once to each worker: naming them costs more than all else about a plan.
+            named: list[tuple[RowsOf, ...] | None] = [None] * num_workers
+            for number, plan in enumerate(plans):
+                worker = number % num_workers
+                news = plan.files if plan.files is not named[worker] else None
+                named[worker] = plan.files
+                rows = plan.file_of_row.tobytes(), plan.example_of_row.tobytes()
+                yield buffers.take(), news, *rows, plan.window
+
+        def fill(task: Task) -> int:  # in a worker, whose `files` and `reader` are its own
+            nonlocal files
+            slot, news, file_of_row, example_of_row, window = task
+            files = files if news is None else news
+            rows = np.frombuffer(file_of_row, dtype=np.int64), np.frombuffer(example_of_row, dtype=np.int64)
+            self._fill(reader, MicroBatchPlan(files, *rows, num_rows, window), buffers.arrays(slot))
+            return slot
+
+        for slot in made_in_order(tasks(), fill, num_workers):
+            batch = _tensors(buffers.lent(slot, buffers.arrays(slot)))
+            if self._pin_memory:
+                pinned = self._pinned(num_rows)
+                for name, tensor in batch.items():
+                    pinned[name].copy_(tensor)
+                batch = pinned
+            yield batch
+            del batch
+
+    def load_kernel(self) -> None:
+        """Before processes are forked that should have it."""
+        load_kernel(self._stored_dtype, _NUMPY_DTYPE[self._dtype])
+
+    def _fill(self, reader: RowReader, plan: MicroBatchPlan, arrays: dict[str, np.ndarray]) -> None:
+        fill_from_addresses(
+            reader.addresses(plan), self._stored_dtype, arrays, eos_id=self._eos_id, padding_id=self._padding_id
+        )
+
+    def _buffers(self, num_rows: int, num_shared: int = 0) -> Buffers:
+        dtype = _NUMPY_DTYPE[self._dtype]
+        return Buffers(self._columns, num_rows, self._example.seq_len, dtype, num_shared=num_shared)
+
+    def _pinned(self, num_rows: int) -> Batch:
+        shape = (num_rows, self._example.seq_len)
+        return {name: torch.empty(shape, dtype=self._dtype, pin_memory=True) for name in self._columns}
 
 
-def made_in_order(plans: Iterable[T_in], make: Callable[[T_in], T_out], num_workers: int) -> Iterator[T_out]:
-    """make(plan) for each plan, in order: here where num_workers is 0, else dealt to that many processes in turn.
+class BatchDataset(IterableDataset[Batch]):
+    """A loader's batches for a torch DataLoader with `batch_size=None`, of any number of workers.
 
-    `plans` is drawn from in this process, PLANS_PER_WORKER * num_workers ahead of what has been given out. A UserError
-    that a worker meets is raised here as it is.
+    DataLoader takes items from its workers in turn, so worker j of n gives batches j, j + n, j + 2n, ...
+
+    batches_of: (j, n) -> these.
     """
-    if num_workers == 0:
-        yield from map(make, plans)
-        return
-    # One plan is one item (batch_size=None), and DataLoader deals items to its workers in turn.
-    dealt: DataLoader[Any] = DataLoader(
-        _Made(make),
-        sampler=cast(Any, plans),  # any iterable will do as a sampler: only its type hints say more
-        batch_size=None,
-        num_workers=num_workers,
-        prefetch_factor=PLANS_PER_WORKER,
-        worker_init_fn=_start_worker,
-        collate_fn=_as_it_is,
-    )
-    # Held in a list that can be emptied at exit: dropping torch's iterator is what ends its workers in order. Left to
-    # multiprocessing, a program that ends in mid-iteration would wait for ever for workers that ignore its SIGTERM.
-    dealing = [iter(dealt)]
-    end_workers = dealing.clear
-    atexit.register(end_workers)
+
+    def __init__(self, batches_of: Callable[[int, int], Iterator[Batch]]) -> None:
+        super().__init__()
+        self._batches_of = batches_of
+
+    def __iter__(self) -> Iterator[Batch]:
+        worker = get_worker_info()
+        return self._batches_of(0, 1) if worker is None else self._batches_of(worker.id, worker.num_workers)
+
+
+def device_named(device: str | torch.device | None) -> torch.device | None:
+    """The device of this name. Raises ColumnsError where torch knows none."""
     try:
-        while True:
-            made: Any = next(dealing[0], _END)
-            if made is _END:
-                return
-            if isinstance(made, _Refusal):
-                raise made.error
-            yield made
-    finally:
-        atexit.unregister(end_workers)
-        end_workers()
+        return None if device is None else torch.device(device)
+    except RuntimeError as error:
+        raise ColumnsError(f"device is {device!r}: {str(error).splitlines()[0]}") from None
 
 
-_END = object()
+def _tensors(arrays: dict[str, np.ndarray]) -> Batch:
+    # Each tensor, and every view of it, refers to its array: that is how a slot is known to be free again.
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
-class _Refusal:
-    """A UserError on its way out of a worker: torch would wrap its one line in the worker's traceback."""
-
-    def __init__(self, error: UserError) -> None:
-        self.error = error
-
-
-class _Made(Dataset[Any], Generic[T_in, T_out]):
-    """Seen by DataLoader as a map from plan to result."""
-
-    def __init__(self, make: Callable[[T_in], T_out]) -> None:
-        self._make = make
-
-    def __getitem__(self, plan: T_in) -> T_out | _Refusal:
-        try:
-            return self._make(plan)
-        except UserError as error:
-            return _Refusal(error)
+def _on_device(batches: Iterator[Batch], device: torch.device) -> Iterator[Batch]:
+    """Batches copied to a CUDA device on a stream of their own, one ahead of the consumer's."""
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    ahead: tuple[Batch, torch.cuda.Event] | None = None
+    for batch in batches:
+        with torch.cuda.stream(stream):
+            copied = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
+            done = stream.record_event()
+        if ahead is not None:
+            yield _handed_over(*ahead, device)
+        ahead = copied, done
+    if ahead is not None:
+        yield _handed_over(*ahead, device)
 
 
-def _as_it_is(made: Any) -> Any:
-    return made
-
-
-def _start_worker(worker_id: int) -> None:  # noqa: ARG001 - torch passes it
-    # The signals that ask a training to save itself reach its whole process group: the batches of the last step must
-    # still come. Workers end with their parent (torch's watchdog sees it go).
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Counting garbage writes into every object inherited from the parent, which would copy its pages one by one.
-    gc.freeze()
+def _handed_over(batch: Batch, copied: torch.cuda.Event, device: torch.device) -> Batch:
+    """A copied batch for the consumer's stream, which waits for the copy and is known to use its memory."""
+    consumer = torch.cuda.current_stream(device)
+    consumer.wait_event(copied)
+    for tensor in batch.values():
+        tensor.record_stream(consumer)
+    return batch

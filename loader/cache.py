@@ -10,6 +10,7 @@ process dies: after `kill -9` nothing is stale, and the next start sweeps away w
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -30,6 +31,10 @@ class CacheError(UserError):
 
 class ChecksumError(UserError):
     """Downloaded bytes that are not the manifest's."""
+
+
+class FullDiskError(CacheError):
+    """The disk has no room for a shard, though the limit does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +74,8 @@ class ShardCache:
         """The shard of this sha256, downloaded unless the cache or another process has it. Release it after use.
 
         download: its bytes in pieces. wait: sleeps that many seconds, and returns True to give up, which returns None.
-        Raises ChecksumError where the bytes downloaded are not the ones named; nothing is then left under the name.
+        Raises ChecksumError where the bytes downloaded are not the ones named, FullDiskError before anything is
+        downloaded where the disk has no room; nothing is then left under the name.
         """
         final = self._directory / f"{sha256}.tar"
         part = final.with_suffix(".part")
@@ -79,7 +85,7 @@ class ShardCache:
                 return held
             with _exclusive(part) as stream:
                 if stream is not None and not final.exists():
-                    _fill(stream, sha256, num_bytes, download())
+                    _fill(stream, self._directory, sha256, num_bytes, download)
                     part.rename(final)
                     # A duplicate shares the lock, which turns from exclusive to shared and outlives the stream.
                     held = _hold_open(os.dup(stream.fileno()), final, num_bytes)
@@ -137,12 +143,24 @@ def _exclusive(path: Path) -> Iterator[BinaryIO | None]:
                 path.unlink()
 
 
-def _fill(stream: BinaryIO, sha256: str, num_bytes: int, pieces: Iterable[bytes]) -> None:
-    """Writes the pieces; raises ChecksumError where they are not `num_bytes` bytes with this sha256."""
+def _fill(
+    stream: BinaryIO, directory: Path, sha256: str, num_bytes: int, download: Callable[[], Iterable[bytes]]
+) -> None:
+    """Writes what `download` gives; raises ChecksumError where they are not `num_bytes` bytes with this sha256."""
     stream.truncate(0)
+    try:
+        # All of the room at once: a disk too full shows before the download, not after most of it.
+        os.posix_fallocate(stream.fileno(), 0, num_bytes)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise FullDiskError(
+            f"cache_dir {directory} is on a disk without room for a shard of {num_bytes} bytes; "
+            "free some, or give another cache_dir"
+        ) from error
     hasher = hashlib.sha256()
     written = 0
-    for piece in pieces:
+    for piece in download():
         written += len(piece)
         if written > num_bytes:
             break

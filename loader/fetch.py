@@ -1,10 +1,11 @@
-"""Storage -> local cache, ahead of need: one thread that knows every shard's first and last use.
+"""Storage -> local cache, ahead of need: a few threads that know every shard's first and last use.
 
     residency of each epoch -> uses in order of need -> download while space allows, else free what passed() let go
 
-A use names the windows of the run, counted through its epochs, between which a shard is needed. Uses are served
+A use names the windows of the run, counted through its epochs, between which a shard is needed. Uses are claimed
 strictly in order of need, so a shard wanted later can never keep out one wanted now, and a limit that holds the open
-windows (`residency.most_bytes_held`) is enough never to stand still.
+windows (`residency.most_bytes_held`) is enough never to stand still. At the start nothing is here yet: the first rows
+then come by themselves (early.py).
 """
 
 from __future__ import annotations
@@ -12,21 +13,26 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import cast
 
-from loader.cache import CachedShard, ChecksumError, ShardCache
+from loader.cache import CachedShard, ShardCache
+from loader.counters import Counters
+from loader.download import Closed, Downloader
+from loader.early import EarlyRows
 from loader.order import SplitOrder
+from loader.plans import ReceivedRows, RowsOf
 from loader.residency import residency
-from loader.rows import ShardError
+from loader.rows import ShardError, check_sha256, is_whole
 from loader.shards import LocalShard, ShardTable
-from manifests import storage
 
 logger = logging.getLogger(__name__)
 
-# Pieces in which a shard is downloaded and hashed: large enough that the interpreter's share is nothing.
-_PIECE_BYTES = 1 << 20
-# How long closing waits for the piece on its way: a network that stalls must not hold up the end of a program.
+# Downloads at once. One stream of an object store brings 50 to 100 MB/s; a rank rarely needs more than four of them.
+NUM_THREADS = 4
+# How long closing waits for the pieces on their way: a network that stalls must not hold up the end of a program.
 _LONGEST_GOODBYE_S = 5.0
 
 
@@ -51,84 +57,175 @@ def upcoming_uses(order: SplitOrder, lanes: range, epoch: int, window: int) -> I
         epoch, window = epoch + 1, 0
 
 
-class _Closed(Exception):
-    """How a download learns that nobody wants it any more."""
-
-
 class Fetcher:
     """Shards of a table as local files, for one rank, from one place of the run on.
 
     Local shards are given in place. Others are downloaded into `cache`, of which this holds at most `limit_bytes`.
+    verify_local: hashes local shards too, ahead of need, each once. mask_bad: a shard that stays bad is given as None,
+    so that its rows become filler, where otherwise it is an error.
     """
 
     def __init__(
-        self, table: ShardTable, order: SplitOrder, lanes: range, *, cache: ShardCache | None, limit_bytes: int
+        self,
+        table: ShardTable,
+        order: SplitOrder,
+        lanes: range,
+        *,
+        cache: ShardCache | None,
+        limit_bytes: int,
+        counters: Counters,
+        verify_local: bool = False,
+        mask_bad: bool = False,
+        num_threads: int = NUM_THREADS,
     ) -> None:
         self._table = table
         self._order = order
         self._lanes = lanes
         self._cache = cache
         self._limit_bytes = limit_bytes
+        self._counters = counters
+        self._verify_local = verify_local
+        self._mask_bad = mask_bad
+        self._num_threads = num_threads
         self._changed = threading.Condition()
         self._closing = threading.Event()
+        self._turn = threading.Lock()
         self._held: dict[int, CachedShard] = {}
+        self._arriving: set[int] = set()
         self._last_window: dict[int, int] = {}
         self._used_bytes = 0
-        # Local shards already looked up: every micro-batch asks for several, and joining paths is dear beside its rows.
-        self._in_place: dict[int, LocalShard] = {}
+        self._bad: set[int] = set()
+        # What every micro-batch asks for several times: shards that are here, without a lock or the joining of a path.
+        self._ready: dict[int, LocalShard] = {}
         self._passed = 0
+        self._first_window = 0
         self._failure: BaseException | None = None
-        self._thread: threading.Thread | None = None
+        self._early_mismatch: ShardError | None = None
+        self._interrupted = False
+        self._threads: list[threading.Thread] = []
         self._process = os.getpid()
+        self._early = EarlyRows(table.dataset.manifest.example, table.url)
+        if cache is not None:
+            self._downloader = Downloader(table, cache, counters, self._closing)
 
-    def start(self, epoch: int, window: int) -> bool:
-        """Begins, or goes on, at a window of an epoch.
+    def start(self, window: int) -> bool:
+        """Begins, or goes on, at a window of the run.
 
         False where this fetcher cannot: the window lies before what was already given up, or a download has failed.
         """
-        at = epoch * self._order.windows_per_lane + window
-        if self._thread is None:
-            self._passed = at
-            if self._cache is not None and len(self._lanes):
-                self._cache.sweep(self._wanted_first(epoch, window))
-                uses = upcoming_uses(self._order, self._lanes, epoch, window)
-                # A daemon: a process that ends without close() must not wait for a download.
-                self._thread = threading.Thread(target=self._run, args=(uses,), name="shard-fetcher", daemon=True)
-                self._thread.start()
+        if self._process != os.getpid():
+            return False  # a forked child has none of the threads
+        self._interrupted = False
+        if not self._threads:
+            self._passed = self._first_window = window
+            if (self._cache is not None or self._verify_local) and len(self._lanes):
+                epoch, inside = divmod(window, self._order.windows_per_lane)
+                if self._cache is not None:
+                    self._cache.sweep(self._wanted_first(epoch, inside))
+                uses = upcoming_uses(self._order, self._lanes, epoch, inside)
+                for number in range(self._num_threads):
+                    # Daemons: a process that ends without close() must not wait for a download.
+                    thread = threading.Thread(
+                        target=self._run, args=(uses,), name=f"shard-fetcher-{number}", daemon=True
+                    )
+                    self._threads.append(thread)
+                    thread.start()
             return True
-        if at < self._passed or self._failure is not None:
+        if window < self._passed or self._failure is not None:
             return False
-        self.passed(at)
+        self.passed(window)
         return True
 
-    def local(self, shards: Iterable[int]) -> tuple[LocalShard, ...]:
-        """The files of these shards; waits for those still on their way. Raises what their download raised."""
-        return tuple(self._in_place.get(shard) or self._found(shard) for shard in shards)
+    def ready(self, shards: Iterable[int]) -> tuple[LocalShard, ...] | None:
+        """The files of these shards where all of them are here; the usual case, and quick."""
+        found = tuple(map(self._ready.get, shards))
+        return None if None in found or self._early_mismatch is not None else cast("tuple[LocalShard, ...]", found)
 
-    def _found(self, shard: int) -> LocalShard:
+    def rows_of(self, wanted: Mapping[int, list[int]], window: int) -> dict[int, RowsOf]:
+        """Where the wanted examples of each shard are; waits for shards on their way. Raises what a download raised.
+
+        In the window it was started at, this does not wait for a whole shard but asks storage for those rows alone.
+        """
+        if self._early_mismatch is not None:
+            raise self._early_mismatch
+        found: dict[int, RowsOf] = {}
+        missing = {}
+        for shard, examples in wanted.items():
+            ready = self._ready.get(shard)
+            if ready is None:
+                missing[shard] = examples
+            else:
+                found[shard] = ready
+        if missing and window == self._first_window:
+            found |= self._read_early(missing)
+        for shard, examples in missing.items():
+            if shard not in found:
+                found[shard] = self._found(shard, len(examples))
+        return found
+
+    def _read_early(self, missing: Mapping[int, list[int]]) -> dict[int, ReceivedRows]:
+        wanted = {}
+        with self._changed:
+            for shard, examples in missing.items():
+                entry = self._table.entries[shard]
+                waits = not (shard in self._held or shard in self._bad or self._failure)
+                if waits and self._table.local_path(shard) is None and self._early.is_worth_it(len(examples), entry):
+                    wanted[shard] = examples
+        if not wanted:
+            return {}
+        started = time.perf_counter()
+        try:
+            early = self._early.read(wanted, {shard: self._table.entries[shard].path for shard in wanted})
+        except (OSError, ShardError) as error:
+            # The whole shard is on its way with retries of its own; what is wrong with it, that way will say.
+            logger.warning("rows were not to be had before their shards: %s", error)
+            return {}
+        self._counters.early_rows += sum(map(len, wanted.values()))
+        self._counters.wait_s += time.perf_counter() - started
+        with self._changed:
+            arrived = [(shard, self._ready[shard]) for shard in wanted if shard in self._held]
+        for shard, file in arrived:  # after `_fetch` looked for rows to check, perhaps
+            self._early.check(shard, file)
+        return early
+
+    def _found(self, shard: int, num_rows: int) -> LocalShard | None:
         path = self._table.local_path(shard)
-        if path is None:
-            return self._table.local_shard(shard, self._await(shard))
-        self._in_place[shard] = self._table.local_shard(shard, path)
-        return self._in_place[shard]
+        if path is not None and not self._verify_local:
+            file = self._table.local_shard(shard, path)
+            if not self._mask_bad or is_whole(file):
+                self._ready[shard] = file
+                return file
+            if shard not in self._bad:
+                self._mark_bad(shard, ShardError(f"shard {file.name} at {path} is missing or cut"))
+        found = self._await(shard)
+        if found is None:
+            self._counters.masked_rows += num_rows
+        return found
 
     def passed(self, window: int) -> None:
         """Tells that no shard whose last use lies before this window of the run is needed any more."""
         if window <= self._passed:
-            return  # nearly every call: only the consumer's thread writes this
+            return  # nearly every call: only the thread that makes batches writes this
         with self._changed:
             self._passed = window
             self._changed.notify_all()
 
+    def interrupt(self) -> None:
+        """Wakes a thread that waits in `rows_of`: its iteration was ended."""
+        with self._changed:
+            self._interrupted = True
+            self._changed.notify_all()
+
     def close(self) -> None:
-        """Stops the thread and gives up every shard. Does nothing in a forked child, which owns none of it."""
+        """Stops the threads and gives up every shard. Does nothing in a forked child, which owns none of it."""
         if os.getpid() != self._process:
             return
         self._closing.set()
         with self._changed:
             self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join(timeout=_LONGEST_GOODBYE_S)
+        deadline = time.monotonic() + _LONGEST_GOODBYE_S
+        for thread in self._threads:
+            thread.join(timeout=max(0.0, deadline - time.monotonic()))
         with self._changed:
             for shard in list(self._held):
                 self._free(shard)
@@ -137,62 +234,120 @@ class Fetcher:
         held = residency(self._order.epoch(epoch), self._lanes, window)
         return {self._table.entries[shard].sha256 for shard in held.shards[held.first_windows == window].tolist()}
 
-    def _await(self, shard: int) -> str:
+    def _await(self, shard: int) -> LocalShard | None:
+        """A shard once it has arrived, or was verified; None for a bad one."""
+
+        def is_settled() -> bool:
+            here = shard in self._ready or shard in self._bad
+            return here or self._failure is not None or self._closing.is_set() or self._interrupted
+
         with self._changed:
-            self._changed.wait_for(lambda: shard in self._held or self._failure is not None or self._closing.is_set())
-            if shard in self._held:
-                return str(self._held[shard].path)
+            if not is_settled():
+                started = time.perf_counter()
+                self._changed.wait_for(is_settled)
+                self._counters.waits += 1
+                self._counters.wait_s += time.perf_counter() - started
+            if shard in self._bad:
+                return None
+            if shard in self._ready:
+                return self._ready[shard]
             if self._failure is not None:
                 raise self._failure
             raise RuntimeError("this loader was closed while a batch was being made")
 
     def _run(self, uses: Iterator[Use]) -> None:
         try:
-            for use in uses:
-                if not self._serve(use):
+            while True:
+                # One thread at a time takes the next use and waits for its turn: uses are claimed strictly in order.
+                with self._turn:
+                    use = next(uses)
+                    must_fetch = self._claim(use)
+                if self._closing.is_set():
                     return
-        except _Closed:
+                if must_fetch:
+                    self._fetch(use)
+        except Closed:
             return
         except BaseException as error:  # handed to the thread that waits for the shard, which raises it
             with self._changed:
                 self._failure = error
                 self._changed.notify_all()
 
-    def _serve(self, use: Use) -> bool:
-        """Makes the shard of a use available, now or when there is space; False when the fetcher is closing."""
+    def _claim(self, use: Use) -> bool:
+        """Waits until a use's turn has come and claims its bytes; whether it must then be fetched or verified."""
         if self._table.local_path(use.shard) is not None:
-            return not self._closing.is_set()
+            # Verified one window ahead: reading everything at once would be in the way of what is wanted now.
+            reach = 1 if self._verify_local else 2 * self._order.windows_per_lane
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing.is_set() or use.first_window <= self._passed + reach)
+                return self._verify_local and use.shard not in self._ready and use.shard not in self._bad
         num_bytes = self._table.entries[use.shard].num_bytes
         with self._changed:
-            self._changed.wait_for(lambda: self._closing.is_set() or self._may_serve(use, num_bytes))
-            if self._closing.is_set():
+            self._changed.wait_for(
+                lambda: self._closing.is_set() or self._failure is not None or self._may_claim(use, num_bytes)
+            )
+            if self._closing.is_set() or self._failure is not None:
+                raise Closed
+            if use.shard in self._bad or use.last_window < self._passed:
                 return False
-            if use.last_window < self._passed:
-                return True
-            if use.shard in self._held:
-                self._last_window[use.shard] = use.last_window
-                return True
-            self._used_bytes += num_bytes
-        shard = self._download(use.shard)
-        if shard is None:
-            return False
-        with self._changed:
-            if self._closing.is_set():
-                self._give_back(shard)
-                return False
-            self._held[use.shard] = shard
             self._last_window[use.shard] = use.last_window
-            self._changed.notify_all()
+            if use.shard in self._held or use.shard in self._arriving:
+                return False
+            self._used_bytes += num_bytes
+            self._arriving.add(use.shard)
         return True
 
-    def _may_serve(self, use: Use, num_bytes: int) -> bool:
+    def _fetch(self, use: Use) -> None:
+        """Makes a claimed shard available, or marks it bad."""
+        path = self._table.local_path(use.shard)
+        try:
+            if path is not None:
+                file = self._table.local_shard(use.shard, path)
+                check_sha256(file, self._table.entries[use.shard].sha256)
+                with self._changed:
+                    self._ready[use.shard] = file
+                    self._changed.notify_all()
+                return
+            shard = self._downloader.download(use.shard)
+        except (ShardError, FileNotFoundError) as error:
+            with self._changed:
+                if use.shard in self._arriving:
+                    self._arriving.discard(use.shard)
+                    self._last_window.pop(use.shard, None)
+                    self._used_bytes -= self._table.entries[use.shard].num_bytes
+            if not self._mask_bad:
+                raise
+            self._mark_bad(use.shard, error)
+            return
+        file = self._table.local_shard(use.shard, str(shard.path))
+        with self._changed:
+            self._arriving.discard(use.shard)
+            if self._closing.is_set():
+                self._give_back(shard)
+                return
+            self._held[use.shard] = shard
+            self._ready[use.shard] = file
+            self._changed.notify_all()
+        try:
+            self._early.check(use.shard, file)
+        except ShardError as error:
+            self._early_mismatch = error
+            raise
+
+    def _mark_bad(self, shard: int, error: Exception) -> None:
+        logger.warning("%s; its rows are masked", error)
+        with self._changed:
+            self._bad.add(shard)
+            self._changed.notify_all()
+
+    def _may_claim(self, use: Use, num_bytes: int) -> bool:
         """Whether a use's turn has come. Where not, gives up what is over, since nothing else is left to be done.
 
         Only then: a shard that an upcoming use within reach wants again has by now been claimed for it.
         """
         if self._fits(use, num_bytes):
             return True
-        for shard in [shard for shard, last in self._last_window.items() if last < self._passed]:
+        for shard in [shard for shard in self._held if self._last_window[shard] < self._passed]:
             self._free(shard)
         return self._fits(use, num_bytes)
 
@@ -201,37 +356,17 @@ class Fetcher:
         # Looking further ahead would never end where everything fits.
         if use.first_window > self._passed + 2 * self._order.windows_per_lane:
             return False
-        claimed_or_over = use.shard in self._held or use.last_window < self._passed
+        claimed_or_over = (
+            use.shard in self._held
+            or use.shard in self._arriving
+            or use.shard in self._bad
+            or use.last_window < self._passed
+        )
         return claimed_or_over or self._used_bytes + num_bytes <= self._limit_bytes
-
-    def _download(self, number: int) -> CachedShard | None:
-        """The shard in the cache. A wrong checksum is tried once more: the fault may lie on the way."""
-        assert self._cache is not None
-        entry, url = self._table.entries[number], self._table.url(number)
-        for last_try in (False, True):
-            try:
-                return self._cache.obtain(
-                    entry.sha256, entry.num_bytes, lambda: self._pieces(url), wait=self._closing.wait
-                )
-            except ChecksumError as error:
-                if last_try:
-                    raise ShardError(
-                        f"shard {entry.path} at {url} is not what the manifest says, twice: {error}; "
-                        "restore it or build the version again"
-                    ) from error
-                logger.warning("shard %s: %s; downloading it again", entry.path, error)
-        raise AssertionError("the last try returns or raises")
-
-    def _pieces(self, url: str) -> Iterator[bytes]:
-        with storage.open_stream(url) as stream:
-            while piece := stream.read(_PIECE_BYTES):
-                if self._closing.is_set():
-                    raise _Closed
-                yield piece
 
     def _free(self, shard: int) -> None:
         held = self._held.pop(shard)
-        del self._last_window[shard]
+        del self._last_window[shard], self._ready[shard]
         self._give_back(held)
         self._used_bytes -= held.num_bytes
 

@@ -13,23 +13,28 @@ import os
 import tempfile
 import weakref
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from loader.batches import INT64, PLANS_PER_WORKER, Batch, BatchMaker, TokenDtype, made_in_order
-from loader.cache import CacheError, ShardCache
+from loader.batches import INT64, Batch, BatchDataset, BatchMaker, TokenDtype, device_named
 from loader.columns import COLUMNS
-from loader.fetch import Fetcher
-from loader.order import OrderError, RunShape, SplitOrder, owned_lanes, rows_per_rank
-from loader.plans import MicroBatchPlan, steps_of_rank
+from loader.counters import Counters
+from loader.feed import Feed, Here
+from loader.mixture import MixtureOrder
+from loader.order import OrderError, RunShape
+from loader.plans import MicroBatchPlan
 from loader.position import Position, resumed
-from loader.residency import most_bytes_held, most_touched
 from loader.shards import ShardTable, first_change
-from manifests import Dataset, load
+from loader.workers import PLANS_PER_WORKER, made_ahead
+from manifests import Dataset, UserError, fingerprint, load
 
 logger = logging.getLogger(__name__)
+
+Source = str | os.PathLike[str] | Dataset
 
 
 class Loader:
@@ -42,11 +47,13 @@ class Loader:
 
     An iteration starts at the position, which only `advance` and `load_state_dict` move: without `advance`, the next
     iteration gives the same batches again. One iteration lives at a time: a new one ends the one before.
+
+    A batch's memory is used again once nothing refers to its tensors any more, so keep as many as you like.
     """
 
     def __init__(
         self,
-        manifest: str | os.PathLike[str] | Dataset,
+        manifest: Source | Mapping[Source, float],
         *,
         split: str = "train",
         global_batch: int,
@@ -61,38 +68,83 @@ class Loader:
         window_shards: int = 1,
         columns: Sequence[str] = COLUMNS,
         dtype: TokenDtype = INT64,
+        ranks_per_node: int | None = None,
+        num_ahead: int = 2,
+        pin_memory: bool = False,
+        device: Any = None,
+        bad_shards: Literal["error", "mask"] = "error",
+        verify_local: bool = False,
     ) -> None:
         """Makes a loader at the head of epoch 0. Reads the manifest, no shard.
 
-        manifest: a path, a URL or a loaded Dataset.
+        manifest: a path, a URL or a loaded Dataset; or several, each with its weight: they are then mixed (mixture.py).
         global_batch: examples a step, over all ranks. micro_batch: rows a batch; all of the rank's step by default.
-        num_workers: processes that make batches; 0 makes them here. The batches are the same.
+        num_workers: processes that make batches; 0 makes them in a thread, `num_ahead` in front of the consumer, or in
+        the consumer's own where that is 0 too. The batches are the same.
         cache_dir: where shards from object storage are kept while they are needed; by default a folder of this user in
         the system's temporary directory. Local shards are read in place. Ranks of one machine may share it.
-        cache_bytes: the most this rank keeps there; by default what its open windows and the next ones take.
+        cache_bytes: the most that this job's ranks on this node keep there together; by default what their open windows
+        and the next ones take. ranks_per_node: how many ranks that is; by default LOCAL_WORLD_SIZE, which torchrun
+        sets, or else all of them.
         lanes: L, fixed for a run; by default the global batch. window_shards: K, the shuffle's reach in shards.
+        pin_memory: batches lie in pinned memory. device: batches are there, copied ahead on a stream of their own.
+        bad_shards: what a shard does whose bytes are wrong after another download: end the iteration, or give rows
+        without labels, which `counters` counts. verify_local: hash local shards too, once, before their first use.
         Raises a UserError, in one line, for anything that does not fit.
         """
-        dataset = manifest if isinstance(manifest, Dataset) else load(os.fspath(manifest))
-        _check_counts(rank=rank, world_size=world_size, micro_batch=micro_batch, num_workers=num_workers)
-        self._table = ShardTable(dataset=dataset, split=split)
-        self._rank, self._world_size, self._num_workers = rank, world_size, num_workers
-        self._micro_batch_asked, self._lanes_asked = micro_batch, lanes
-        self._cache_dir = Path(cache_dir) if cache_dir is not None else _default_cache_dir()
-        self._cache_bytes = cache_bytes
-        self._make = BatchMaker(dataset.manifest.example, dataset.manifest.tokenizer.eos_id, tuple(columns), dtype)
-        self._running: Generator[Batch, None, None] | None = None
-        self._fetcher: Fetcher | None = None
+        given = list(manifest.items()) if isinstance(manifest, Mapping) else [(manifest, 1.0)]
+        if not given:
+            raise OrderError("the mixture holds no source; give one manifest or more, each with its weight")
+        datasets = [one if isinstance(one, Dataset) else load(os.fspath(one)) for one, _ in given]
+        self._weights = [weight for _, weight in given] if isinstance(manifest, Mapping) else []
+        _check_alike(datasets)
+        if ranks_per_node is None:
+            ranks_per_node = int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
+        _check_counts(
+            rank=rank,
+            world_size=world_size,
+            micro_batch=micro_batch,
+            num_workers=num_workers,
+            num_ahead=num_ahead,
+            ranks_per_node=ranks_per_node,
+        )
+        if bad_shards not in ("error", "mask"):
+            raise OrderError(f"bad_shards is {bad_shards!r}; give 'error' or 'mask'")
+        self._tables = [ShardTable(dataset=dataset, split=split) for dataset in datasets]
+        self._num_workers, self._num_ahead, self._lanes_asked = num_workers, num_ahead, lanes
+        self._here = Here(
+            rank=rank,
+            world_size=world_size,
+            ranks_per_node=ranks_per_node,
+            micro_batch=micro_batch,
+            num_ahead=num_workers * PLANS_PER_WORKER if num_workers else num_ahead + bool(num_ahead),
+            cache_dir=Path(cache_dir) if cache_dir is not None else _default_cache_dir(),
+            cache_bytes=cache_bytes,
+            verify_local=verify_local,
+            mask_bad=bad_shards == "mask",
+        )
+        first = datasets[0].manifest
+        self._make = BatchMaker(
+            first.example,
+            first.tokenizer.eos_id,
+            tuple(columns),
+            dtype,
+            pin_memory=pin_memory,
+            device=device_named(device),
+        )
+        self._counters = Counters()
+        # Not a reference: an iteration whose consumer is gone should end, and it refers to much.
+        self._running: weakref.ref[Generator[Batch, None, None]] | None = None
         shape = RunShape(
             global_batch=global_batch,
             num_lanes=global_batch if lanes is None else lanes,
             window_shards=window_shards,
             seed=seed,
         )
-        self._take_shape(shape)
+        self._feed = Feed(self._tables, self._weights, shape, self._here, self._counters)
         self._position = Position(
-            manifest=dataset.manifest.digest,
-            shards=self._table.digest,
+            manifest=self._identity([dataset.manifest.digest for dataset in datasets]),
+            shards=self._identity([table.digest for table in self._tables]),
             split=split,
             seed=seed,
             epoch=0,
@@ -105,12 +157,13 @@ class Loader:
     def __iter__(self) -> Iterator[Batch]:
         """Micro-batches from the position to the end of its epoch."""
         self._end_iteration()
-        self._running = self._batches(self._position)
-        return self._running
+        running = self._batches(self._position)
+        self._running = weakref.ref(running)
+        return running
 
     def advance(self) -> None:
         """Moves the position by one global batch; at the end of an epoch to the head of the next. Nothing else does."""
-        self._position = self._position.advanced(self._order)
+        self._position = self._position.advanced(self._feed.order)
 
     def state_dict(self) -> dict[str, Any]:
         """The position as a small JSON object, equal on all ranks."""
@@ -127,17 +180,20 @@ class Loader:
             saved,
             self._position,
             lanes_are_free=self._lanes_asked is None,
-            what_changed=lambda: first_change(self._table, saved.manifest),
+            what_changed=lambda: None if self._weights else first_change(self._tables[0], saved.manifest),
         )
         self._end_iteration()
         if position.lanes != self._position.lanes:
-            self._take_shape(replace(self._order.shape, num_lanes=position.lanes))
-        self._position = position.at_next_batch(self._order)
+            shape = replace(self._feed.shape, num_lanes=position.lanes)
+            feed = Feed(self._tables, self._weights, shape, self._here, self._counters)
+            self._feed.close()
+            self._feed = feed
+        self._position = position.at_next_batch(self._feed.order)
 
     def close(self) -> None:
         """Ends an iteration and gives up the cache. Not needed at the end of a program."""
         self._end_iteration()
-        self._drop_fetcher()
+        self._feed.close()
 
     @property
     def epoch(self) -> int:
@@ -152,126 +208,148 @@ class Loader:
     @property
     def steps_per_epoch(self) -> int:
         """Global batches in a whole epoch."""
-        return self._order.steps_per_epoch
+        return self._feed.order.steps_per_epoch
 
     @property
     def rows_per_step(self) -> int:
         """Rows this and every other rank gives a step, filler included."""
-        return self.micro_batches_per_step * self._micro_batch
+        return self._feed.rows_per_step
 
     @property
     def micro_batches_per_step(self) -> int:
         """Batches an iteration gives for one step; the same on all ranks."""
-        return self._micro_batches_per_step
+        return self._feed.micro_batches_per_step
+
+    @property
+    def counters(self) -> Counters:
+        """What this loader has done so far; see counters.py."""
+        return self._counters
+
+    def metrics(self) -> dict[str, int | float]:
+        """The counters and the position, flat, for a trainer to export."""
+        return {**self._counters.to_json(), "epoch": self.epoch, "examples_consumed": self.examples_consumed}
 
     def global_batch_examples(self) -> list[tuple[int, int]]:
         """(shard number in the manifest, example number in the shard) of the global batch at the position, in order.
 
-        Over all ranks, equal on all of them, computed without reading anything.
+        Over all ranks, equal on all of them, computed without reading anything. The shards of a mixture are numbered
+        through its manifests.
         """
-        order = self._order.epoch(self._position.epoch)
-        first = self._position.examples_consumed // self._order.shape.num_lanes
-        shards, indices = order.steps(range(self._order.shape.num_lanes), first, 1)
-        return list(zip(shards[0].tolist(), indices[0].tolist(), strict=True))
+        return self._feed.global_examples(self._position)
 
-    def _take_shape(self, shape: RunShape) -> None:
-        """Sets everything that follows from the shape; refuses, changing nothing, a cache too small for it."""
-        order = SplitOrder(shard_num_examples=self._table.num_examples, shape=shape)
-        lanes = owned_lanes(self._rank, self._world_size, shape.num_lanes)
-        rows = rows_per_rank(self._world_size, shape)
-        micro_batch = self._micro_batch_asked or rows
-        micro_batches_per_step = -(-rows // micro_batch)
+    def dataset(self) -> BatchDataset:
+        """The batches from the position to the end of its epoch, for a torch DataLoader with `batch_size=None`.
 
-        steps_in_flight = most_touched(self._num_workers * PLANS_PER_WORKER + 1, micro_batches_per_step)
-        open_windows = most_touched(steps_in_flight * shape.lane_batch, order.window_length)
-        to_fetch = self._table.bytes_to_fetch
-        needed = most_bytes_held(order, len(lanes), to_fetch, open_windows)
-        if self._cache_bytes is not None and self._cache_bytes < needed:
-            raise CacheError(
-                f"cache_bytes is {self._cache_bytes}, but the shards that {len(lanes)} lanes (rank {self._rank}) have "
-                f"open at once take {needed} bytes; give cache_bytes={needed} or more, or fewer lanes a rank"
-            )
-        with_next = most_bytes_held(order, len(lanes), to_fetch, open_windows + 1)
-        self._drop_fetcher()
-        self._order, self._lanes = order, lanes
-        self._micro_batch, self._micro_batches_per_step = micro_batch, micro_batches_per_step
-        self._limit_bytes = with_next if self._cache_bytes is None else self._cache_bytes
+        For frameworks that insist on one; iterating this loader itself is faster. The state stays here: call `advance`
+        after each optimizer step, and save this loader's `state_dict`. Each of the DataLoader's workers keeps shards of
+        its own account in the cache, so leave `cache_bytes` out, or use num_workers of this loader.
+        """
+        self._make.load_kernel()
+        return BatchDataset(self._every)
+
+    def _every(self, worker: int, num_workers: int) -> Iterator[Batch]:
+        """Batches number worker, worker + num_workers, ... from the position to the end of its epoch, made here."""
+        in_flight: deque[tuple[int, ...]] = deque()
+        plans = islice(self._feed.plans(self._position, in_flight), worker, None, num_workers)
+        for batch in self._make.batches(plans, self._feed.micro_batch, 0):
+            yield batch
+            del batch
+            in_flight.clear()
+
+    def _identity(self, digests: list[str]) -> str:
+        """Of what the loader reads: a manifest's own digest, or for a mixture one of all with their weights."""
+        if not self._weights:
+            return digests[0]
+        return fingerprint([[digest, float(weight)] for digest, weight in zip(digests, self._weights, strict=True)])
 
     def _end_iteration(self) -> None:
-        if self._running is not None:
-            self._running.close()
-            self._running = None
-
-    def _drop_fetcher(self) -> None:
-        if self._fetcher is not None:
-            self._close_fetcher()
-            self._fetcher = None
-
-    def _files_from(self, epoch: int, window: int) -> Fetcher:
-        """The fetcher, going on from a window; a new one where the old one has already given that window up."""
-        if self._fetcher is not None and self._fetcher.start(epoch, window):
-            return self._fetcher
-        self._drop_fetcher()
-        cache = ShardCache(self._cache_dir) if self._table.bytes_to_fetch.any() else None
-        fetcher = Fetcher(self._table, self._order, self._lanes, cache=cache, limit_bytes=self._limit_bytes)
-        # Bound to the fetcher alone, so that it does not keep this loader alive; also runs when the program ends.
-        self._close_fetcher = weakref.finalize(self, fetcher.close)
-        fetcher.start(epoch, window)
-        self._fetcher = fetcher
-        return fetcher
+        running = self._running() if self._running is not None else None
+        if running is not None:
+            running.close()
+        self._running = None
 
     def _batches(self, start: Position) -> Generator[Batch, None, None]:
-        first = start.examples_consumed // self._order.shape.num_lanes
-        if first == 0 and self._rank == 0:
+        if start.examples_consumed == 0 and self._here.rank == 0:
             self._log_epoch(start.epoch)
+        feed, counters = self._feed, self._counters
         # The windows of the batches being made. No file of theirs is given up before the consumer asks for more.
-        in_flight: deque[int] = deque()
+        in_flight: deque[tuple[int, ...]] = deque()
+        rows_in_flight: deque[int] = deque()
         # Worker processes are forked before the first plan is drawn, so before the fetcher has a thread or a lock.
-        plans = self._plans(start.epoch, first, self._order.steps_left(start.examples_consumed), in_flight)
-        for batch in made_in_order(plans, self._make, self._num_workers):
+        made = partial(
+            self._make.batches,
+            _counted(feed.plans(start, in_flight), rows_in_flight),
+            feed.micro_batch,
+            self._num_workers,
+        )
+        ahead = self._num_ahead if not self._num_workers else 0
+        for batch in made_ahead(made, ahead, feed.interrupt) if ahead else made():
+            counters.batches += 1
+            counters.rows += rows_in_flight.popleft()
             yield batch
+            del batch
             in_flight.popleft()
 
-    def _plans(self, epoch: int, first: int, num_steps: int, in_flight: deque[int]) -> Iterator[MicroBatchPlan]:
-        """The plans of this rank's micro-batches for steps of an epoch, the first one at lane element `first`."""
-        order = self._order.epoch(epoch)
-        files = self._files_from(epoch, first // self._order.window_length)
-        for step in steps_of_rank(order, self._lanes, first, num_steps):
-            window = epoch * self._order.windows_per_lane + step.window
-            for start in range(0, self.rows_per_step, self._micro_batch):
-                in_flight.append(window)
-                files.passed(in_flight[0])
-                rows = slice(start, start + self._micro_batch)
-                number_of: dict[int, int] = {}
-                file_of_row = [number_of.setdefault(shard, len(number_of)) for shard in step.shards[rows]]
-                yield MicroBatchPlan(
-                    files=files.local(number_of),
-                    file_of_row=file_of_row,
-                    example_of_row=step.examples[rows],
-                    num_rows=self._micro_batch,
-                    window=window,
-                )
-
     def _log_epoch(self, epoch: int) -> None:
-        used = self.steps_per_epoch * self._order.shape.global_batch
+        order = self._feed.order
+        used = self.steps_per_epoch * self._feed.shape.global_batch
+        if isinstance(order, MixtureOrder):
+            logger.info(
+                "epoch %d of a mixture of %d sources: %d steps of %d examples",
+                epoch,
+                len(self._tables),
+                self.steps_per_epoch,
+                self._feed.shape.global_batch,
+            )
+            return
         logger.info(
             "epoch %d: %d steps of %d examples; %d of %d examples of %s are left over, others in every epoch",
             epoch,
             self.steps_per_epoch,
-            self._order.shape.global_batch,
-            self._order.num_examples - used,
-            self._order.num_examples,
-            self._table.split,
+            self._feed.shape.global_batch,
+            order.num_examples - used,
+            order.num_examples,
+            self._tables[0].split,
         )
 
 
-def _check_counts(*, rank: int, world_size: int, micro_batch: int | None, num_workers: int) -> None:
+def _counted(plans: Iterator[MicroBatchPlan], counts: deque[int]) -> Iterator[MicroBatchPlan]:
+    for plan in plans:
+        counts.append(len(plan.file_of_row))
+        yield plan
+
+
+def _check_alike(datasets: list[Dataset]) -> None:
+    """Sources of one mixture must have examples of one shape, made by one tokenizer."""
+    first = datasets[0]
+    for other in datasets[1:]:
+        for name, one, two in (
+            ("seq_len", first.manifest.example.seq_len, other.manifest.example.seq_len),
+            ("dtype", first.manifest.example.dtype, other.manifest.example.dtype),
+            ("tokenizer", first.manifest.tokenizer.sha256, other.manifest.tokenizer.sha256),
+        ):
+            if one != two:
+                raise MixtureError(
+                    f"{name} is {one} in {first.url} and {two} in {other.url}; build the sources of a mixture alike"
+                )
+
+
+class MixtureError(UserError):
+    """Manifests that cannot be mixed."""
+
+
+def _check_counts(
+    *, rank: int, world_size: int, micro_batch: int | None, num_workers: int, num_ahead: int, ranks_per_node: int
+) -> None:
     if world_size < 1 or not 0 <= rank < world_size:
         raise OrderError(f"rank is {rank} of world_size {world_size}; ranks are 0 .. world_size - 1")
     if micro_batch is not None and micro_batch < 1:
         raise OrderError(f"micro_batch is {micro_batch}; give 1 row or more")
-    if num_workers < 0:
-        raise OrderError(f"num_workers is {num_workers}; give 0 or more")
+    if ranks_per_node < 1:
+        raise OrderError(f"ranks_per_node is {ranks_per_node}; give 1 or more")
+    for name, value in (("num_workers", num_workers), ("num_ahead", num_ahead)):
+        if value < 0:
+            raise OrderError(f"{name} is {value}; give 0 or more")
 
 
 def _default_cache_dir() -> Path:

@@ -1,12 +1,14 @@
 """A rank's steps as rows, and rows as the plans of micro-batches. Pure.
 
-EpochOrder, lanes -> StepRows, one a step -> micro-batches of equal size, the last ones filled up
+EpochOrder, lanes -> StepBlocks, many steps at a time -> micro-batches of equal size, the last of a step filled up
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+import numpy as np
 
 from loader.order import EpochOrder
 from loader.shards import LocalShard
@@ -15,40 +17,78 @@ from loader.shards import LocalShard
 _ROWS_AT_ONCE = 4096
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepRows:
-    """The rows of one rank in one step, in the global batch's order: shard numbers and example numbers in the shards.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepBlock:
+    """Neighbouring steps of one rank that lie in the same windows, rows in the global batches' order.
 
-    window: the window of the lanes' first element of the step, counted in the epoch.
+    shards, examples: int64, the rows' shard numbers and example numbers in the shards. cuts: step number s of the block
+    has the rows cuts[s] .. cuts[s + 1] - 1. windows: of each source (one, but for mixtures) the window of its lanes'
+    first element of a step, counted through the run. Shards of a mixture are numbered through its sources.
     """
 
-    shards: list[int]
-    examples: list[int]
-    window: int
+    shards: np.ndarray
+    examples: np.ndarray
+    cuts: list[int]
+    windows: tuple[int, ...]
+
+    @property
+    def num_steps(self) -> int:
+        return len(self.cuts) - 1
+
+    def steps(self) -> Iterator[list[tuple[int, int]]]:
+        """Each step's (shard number, example number) pairs."""
+        rows = list(zip(self.shards.tolist(), self.examples.tolist(), strict=True))
+        for start, stop in zip(self.cuts[:-1], self.cuts[1:], strict=True):
+            yield rows[start:stop]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReceivedRows:
+    """Rows of a shard that came by themselves, since the shard is still on its way. rows: (len(examples), seq_len)."""
+
+    name: str
+    examples: tuple[int, ...]
+    rows: np.ndarray
+
+
+# Where a plan's rows are: in a file, in the plan itself, or nowhere (a bad shard that is masked).
+RowsOf = LocalShard | ReceivedRows | None
+
+
+@dataclass(frozen=True, slots=True)
 class MicroBatchPlan:
     """All that making one micro-batch takes: small, picklable, and free of the manifest.
 
     Row i, for i < len(file_of_row), is example `example_of_row[i]` of `files[file_of_row[i]]`; the rows after, up to
-    `num_rows`, are filler without labels. window: the time of the run, in windows since its first epoch.
+    `num_rows`, are filler without labels. window: the time of the run; a file not asked for in this one and the last is
+    not asked for soon.
     """
 
-    files: tuple[LocalShard, ...]
-    file_of_row: list[int]
-    example_of_row: list[int]
+    files: tuple[RowsOf, ...]
+    file_of_row: np.ndarray
+    example_of_row: np.ndarray
     num_rows: int
     window: int
 
 
-def steps_of_rank(order: EpochOrder, lanes: range, first: int, num_steps: int) -> Iterator[StepRows]:
+def blocks_of_rank(order: EpochOrder, lanes: range, first: int, num_steps: int) -> Iterator[StepBlock]:
     """The rows of `lanes` in `num_steps` steps of an epoch, the first one beginning at lane element `first`."""
-    lane_batch = order.split.shape.lane_batch
-    steps_at_once = max(1, _ROWS_AT_ONCE // max(1, len(lanes) * lane_batch))
-    for done in range(0, num_steps, steps_at_once):
+    lane_batch, window_length = order.split.shape.lane_batch, order.split.window_length
+    num_rows = len(lanes) * lane_batch
+    first_window = order.epoch * order.split.windows_per_lane
+    steps_at_once = max(1, _ROWS_AT_ONCE // max(1, num_rows))
+    done = 0
+    while done < num_steps:
         at = first + done * lane_batch
-        shards, examples = order.steps(lanes, at, min(steps_at_once, num_steps - done))
-        for step, (of_shards, of_examples) in enumerate(zip(shards.tolist(), examples.tolist(), strict=True)):
-            window = (at + step * lane_batch) // order.split.window_length
-            yield StepRows(shards=of_shards, examples=of_examples, window=window)
+        window = at // window_length
+        # The steps whose first element lies in this window still.
+        in_window = -(-((window + 1) * window_length - at) // lane_batch)
+        count = min(steps_at_once, num_steps - done, in_window)
+        shards, examples = order.steps(lanes, at, count)
+        yield StepBlock(
+            shards=shards.ravel(),
+            examples=examples.ravel(),
+            cuts=list(range(0, (count + 1) * num_rows, num_rows)) if num_rows else [0] * (count + 1),
+            windows=(first_window + window,),
+        )
+        done += count

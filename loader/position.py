@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
-from loader.order import SplitOrder
 from manifests.errors import UserError
 from manifests.strict_json import decode_fields
 
@@ -19,6 +18,13 @@ FORMAT = "shardmill-position/1"
 
 class PositionError(UserError):
     """A saved position that does not fit here; the message names the field, both values and the remedy."""
+
+
+class StepsLeft(Protocol):
+    """What a position asks of an order."""
+
+    def steps_left(self, examples_consumed: int) -> int:
+        """Global batches from a position inside an epoch to the epoch's end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +78,12 @@ class Position:
         fields = {key: item for key, item in value.items() if key != "format"}
         return decode_fields(cls, fields, "the loader's state")
 
-    def advanced(self, order: SplitOrder) -> Position:
+    def advanced(self, order: StepsLeft) -> Position:
         """The position one global batch on."""
         moved = replace(self, examples_consumed=self.examples_consumed + self.global_batch)
         return moved.at_next_batch(order)
 
-    def at_next_batch(self, order: SplitOrder) -> Position:
+    def at_next_batch(self, order: StepsLeft) -> Position:
         """This position, or the head of the next epoch where not one whole global batch is left in this one."""
         if order.steps_left(self.examples_consumed):
             return self

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from loader.order import OrderError, RunShape, SplitOrder, owned_lanes
-from loader.plans import StepRows, steps_of_rank
+from loader.plans import blocks_of_rank
 from loader.shards import ShardTable
 from manifests import Dataset
 
@@ -42,7 +42,7 @@ class TraceRequest:
 class _Line:
     step: int
     rank: int
-    rows: StepRows
+    rows: list[tuple[int, int]]
 
 
 def trace_lines(dataset: Dataset, request: TraceRequest) -> Iterator[str]:
@@ -57,7 +57,7 @@ def trace_lines(dataset: Dataset, request: TraceRequest) -> Iterator[str]:
     steps = zip(*(_lines(order, request, rank) for rank in ranks), strict=True)
     write = partial(_written, [entry.path for entry in table.entries])
     if request.num_workers:
-        from loader.batches import made_in_order  # torch, which a trace without workers does not need
+        from loader.workers import made_in_order  # the worker processes, which most traces do not need
 
         written = made_in_order(steps, write, request.num_workers)
     else:
@@ -69,9 +69,7 @@ def trace_lines(dataset: Dataset, request: TraceRequest) -> Iterator[str]:
 def _written(paths: list[str], lines: Iterable[_Line]) -> list[str]:
     written = []
     for line in lines:
-        examples = [
-            [paths[shard], example] for shard, example in zip(line.rows.shards, line.rows.examples, strict=True)
-        ]
+        examples = [[paths[shard], example] for shard, example in line.rows]
         record = {"step": line.step, "rank": line.rank, "examples": examples}
         written.append(json.dumps(record, ensure_ascii=False))
     return written
@@ -84,6 +82,7 @@ def _lines(order: SplitOrder, request: TraceRequest, rank: int) -> Iterator[_Lin
     while step < end:
         epoch, first = order.at_step(step)
         in_epoch = min(end - step, order.steps_left(first * order.shape.num_lanes))
-        for rows in steps_of_rank(order.epoch(epoch), lanes, first, in_epoch):
-            yield _Line(step=step, rank=rank, rows=rows)
-            step += 1
+        for block in blocks_of_rank(order.epoch(epoch), lanes, first, in_epoch):
+            for rows in block.steps():
+                yield _Line(step=step, rank=rank, rows=rows)
+                step += 1

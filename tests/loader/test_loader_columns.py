@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loader.columns import COLUMNS, fill_columns
+from loader.columns import COLUMNS, NO_ROW, fill_columns, fill_plainly
 
 EOS = 1
 PADDING = 65_535
@@ -84,3 +84,27 @@ def test_every_label_is_the_next_token_of_the_same_document(row: list[int]) -> N
     assert documents[-1] == row[:-1].count(EOS)
     starts = [place for place, position in enumerate(columns["position_ids"]) if position == 0]
     assert starts == [0, *(place + 1 for place in range(len(row) - 1) if row[place] == EOS)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rows=st.integers(1, 200).flatmap(
+        lambda length: st.lists(
+            st.lists(st.sampled_from([EOS, PADDING, *range(2, 40)]), min_size=length, max_size=length), max_size=3
+        )
+    ),
+    num_filler=st.integers(0, 2),
+)
+def test_the_kernel_and_plain_numpy_fill_alike(rows: list[list[int]], num_filler: int) -> None:
+    tokens = np.array(rows, dtype="<u2").reshape(len(rows), -1) if rows else np.zeros((0, 3), dtype="<u2")
+    num_rows = len(rows) + num_filler
+    if not num_rows:
+        return
+    compiled, plain = ({name: np.empty((num_rows, tokens.shape[1]), dtype="int64") for name in COLUMNS} for _ in "ab")
+    fill_columns(tokens, num_rows, compiled, eos_id=EOS, padding_id=PADDING)
+    addresses = np.full(num_rows, NO_ROW)
+    addresses[: len(rows)] = tokens.ctypes.data + np.arange(len(rows)) * tokens.strides[0]
+    fill_plainly(addresses, tokens.dtype, plain, eos_id=EOS, padding_id=PADDING)
+    assert {name: array.tolist() for name, array in compiled.items()} == {
+        name: array.tolist() for name, array in plain.items()
+    }

@@ -81,8 +81,8 @@ def test_resuming_late_reads_no_more_than_starting(on_s3: Write, unreliable_s3: 
         assert named(next(iter(loader))["input_ids"][:, 0].tolist()) == needed
         loader.close()
         counts.append(len(shard_requests(unreliable_s3)) - before)
-    # Two lanes with windows of one shard's length: two shards each at most, and one more that was begun ahead of need.
-    assert max(counts) <= 5
+    # Two lanes, the open window and the next one, four downloads at once: two or three shards for each lane and window.
+    assert max(counts) <= 2 * 2 * 3
     assert abs(counts[0] - counts[1]) <= 2
 
 
@@ -193,11 +193,11 @@ def test_a_wrong_checksum_that_goes_away_costs_one_more_download(on_s3: Write, s
             client().put_object(Bucket=s3_root.removeprefix("s3://"), Key=KEY, Body=data)
 
     handler = MendAtTheWarning(level=logging.WARNING)
-    logging.getLogger("loader.fetch").addHandler(handler)
+    logging.getLogger("loader.download").addHandler(handler)
     try:
         assert len(epoch_of(loader)) == 11
     finally:
-        logging.getLogger("loader.fetch").removeHandler(handler)
+        logging.getLogger("loader.download").removeHandler(handler)
         loader.close()
     [warning] = warnings
     assert warning.startswith("shard shards/train/v1-000001.tar: ")

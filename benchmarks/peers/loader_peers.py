@@ -1,0 +1,179 @@
+"""Other loaders on the same examples, one measurement a process: run by benchmarks/loader.py with the peers' Python.
+
+    loader_peers.py prepare WHO TOKENS.npy FOLDER        writes the peer's own format
+    loader_peers.py measure WHO TOKENS.npy FOLDER JSON   prints one JSON line; JSON: {"workers":, "dtype":, "batch":}
+
+Each peer is used as its documentation says, with its own shuffle, and gives batches of tokens as one tensor.
+"""
+
+import importlib
+import importlib.machinery
+import json
+import os
+import sys
+import time
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from benchmarks.loader_measure import measure
+
+CHUNK_BYTES = 16 << 20
+SHUFFLE_BUFFER = 1000  # webdataset's documentation uses 1,000
+
+
+def prepare(who: str, tokens: np.ndarray, folder: str) -> None:
+    if who == "streaming":
+        _without_torchvision()
+        from streaming import MDSWriter  # type: ignore[import-not-found]  # only the peers' Python has it
+
+        columns = {"tokens": f"ndarray:{tokens.dtype}:{tokens.shape[1]}"}
+        with MDSWriter(out=folder, columns=columns, size_limit=CHUNK_BYTES) as writer:
+            for row in tokens:
+                writer.write({"tokens": row})
+    elif who == "litdata":
+        from litdata import TokensLoader, optimize  # type: ignore[import-not-found]  # only the peers' Python has it
+
+        optimize(
+            fn=_LitdataRows(tokens),
+            inputs=list(range(0, len(tokens), 256)),
+            output_dir=folder,
+            chunk_bytes="16MB",
+            num_workers=1,
+            item_loader=TokensLoader(block_size=tokens.shape[1]),
+        )
+
+
+class _LitdataRows:
+    def __init__(self, tokens: np.ndarray) -> None:
+        self._tokens = tokens
+
+    def __call__(self, first: int) -> Iterator[torch.Tensor]:
+        for row in self._tokens[first : first + 256]:
+            yield torch.from_numpy(row.astype(np.int32))
+
+
+class Rows(torch.utils.data.Dataset[Any]):
+    """np.memmap, the plainest of all."""
+
+    def __init__(self, path: str) -> None:
+        self._rows = np.load(path, mmap_mode="r")
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        return torch.from_numpy(self._rows[number].view(np.int32).copy())
+
+
+def loader_of(who: str, path: str, folder: str, batch: int, workers: int) -> Any:
+    if who == "memmap":
+        return torch.utils.data.DataLoader(
+            Rows(path), batch_size=batch, shuffle=True, drop_last=True, num_workers=workers
+        )
+    if who == "streaming":
+        _without_torchvision()
+        from streaming import StreamingDataLoader, StreamingDataset
+        from streaming.base.util import clean_stale_shared_memory  # type: ignore[import-not-found]  # only the peers' Python has it
+
+        clean_stale_shared_memory()
+        dataset = StreamingDataset(local=folder, shuffle=True, batch_size=batch)
+        return StreamingDataLoader(dataset, batch_size=batch, num_workers=workers, drop_last=True, collate_fn=_stacked)
+    if who == "litdata":
+        from litdata import StreamingDataLoader as LitLoader
+        from litdata import StreamingDataset as LitDataset
+        from litdata import TokensLoader
+
+        rows = np.load(path, mmap_mode="r")
+        data = LitDataset(folder, item_loader=TokensLoader(block_size=rows.shape[1]), shuffle=True, drop_last=True)
+        return LitLoader(data, batch_size=batch, num_workers=workers)
+    import webdataset
+
+    shards = sorted(str(shard) for shard in Path(folder).glob("*.tar"))
+    pipeline = webdataset.WebDataset(shards, shardshuffle=len(shards)).shuffle(SHUFFLE_BUFFER).decode()
+    pipeline = pipeline.map(_tokens).batched(batch, collation_fn=_stacked_arrays, partial=False)
+    return webdataset.WebLoader(pipeline, batch_size=None, num_workers=workers)
+
+
+def _tokens(row: dict[str, Any]) -> np.ndarray:
+    tokens: np.ndarray = row["tokens.npy"]
+    return tokens.view(np.int32)
+
+
+def _stacked(rows: list[dict[str, Any]]) -> torch.Tensor:
+    return torch.from_numpy(np.stack([row["tokens"] for row in rows]).view(np.int32))
+
+
+def _stacked_arrays(rows: list[np.ndarray]) -> torch.Tensor:
+    return torch.from_numpy(np.stack(rows))
+
+
+def main() -> None:
+    command, who, path, folder = sys.argv[1:5]
+    if command == "prepare":
+        prepare(who, np.load(path, mmap_mode="r"), folder)
+        return
+    options = json.loads(sys.argv[5])
+    dtype = getattr(torch, options["dtype"])
+
+    def batches(loader: Any) -> Iterator[torch.Tensor]:
+        for batch in loader:
+            yield batch.to(dtype)
+
+    def make() -> Any:
+        return loader_of(who, path, folder, options["batch"], options["workers"])
+
+    def resumed(steps: int) -> Iterator[torch.Tensor]:
+        loader = make()
+        if who == "webdataset" or who == "memmap":
+            # Neither has a state: what was seen is read again.
+            skipped = batches(loader)
+            for _ in range(steps):
+                next(skipped)
+            return skipped
+        state: dict[str, Any]
+        if who == "streaming":
+            state = loader.dataset.state_dict(steps * options["batch"], from_beginning=True)
+            loader.dataset.load_state_dict(state)
+            return batches(loader)
+        running = batches(loader)
+        for _ in range(steps):
+            next(running)
+        state = loader.state_dict()
+        again = make()
+        again.load_state_dict(state)
+        resumed.started = time.perf_counter()  # type: ignore[attr-defined]  # the clock starts after the state exists
+        return batches(again)
+
+    print(json.dumps(measure(make, batches, resumed, options)))  # noqa: T201 - what benchmarks/loader.py reads
+    sys.stdout.flush()
+    os._exit(0)  # some peers' threads outlive their iteration
+
+
+def _without_torchvision() -> None:
+    """streaming imports torchvision for images. Where none is installed, a stand-in lets the rest of it work."""
+    try:
+        importlib.import_module("torchvision")
+    except ImportError:
+        names = ("", ".datasets", ".datasets.folder", ".io", ".transforms", ".transforms.functional")
+        for name in names:
+            module = _Anything(f"torchvision{name}")
+            module.__path__ = []
+            module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, None)
+            sys.modules[module.__name__] = module
+
+
+class _Anything(types.ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""Work dealt to processes in turn, results taken back in the same turn. No torch, no named shared memory.
+
+    plans (drawn in the main process) -> worker j of n makes number j, j + n, j + 2n, ... -> results in the plans' order
+
+What is made, and its order, does not depend on n. Workers hold no state that matters: a plan names its files and rows.
+A worker is forked, ignores the signals that ask a training to save itself, and ends when its pipe does: with its
+iteration, or with its parent however that died.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
+
+from manifests.errors import UserError
+
+# Plans on their way per worker, beside the one being consumed: one being made, one waiting.
+PLANS_PER_WORKER = 2
+# How long the end of an iteration waits for a worker to finish what it is at, before the worker is killed.
+_LONGEST_GOODBYE_S = 5.0
+
+T_in = TypeVar("T_in")
+T_out = TypeVar("T_out")
+
+
+class WorkerError(UserError):
+    """A worker process that ended by itself."""
+
+
+def made_in_order(plans: Iterable[T_in], make: Callable[[T_in], T_out], num_workers: int) -> Iterator[T_out]:
+    """make(plan) for each plan, in order: here where num_workers is 0, else in that many forked processes.
+
+    `plans` is drawn from in this process, PLANS_PER_WORKER * num_workers ahead of what has been given out, and only
+    after the workers were forked. A UserError that a worker meets is raised here as it is.
+    """
+    if num_workers == 0:
+        yield from map(make, plans)
+        return
+    workers = _Workers(make, num_workers)
+    try:
+        in_flight: deque[int] = deque()
+        for number, plan in enumerate(plans):
+            workers.send(number % num_workers, plan)
+            in_flight.append(number % num_workers)
+            if len(in_flight) == num_workers * PLANS_PER_WORKER:
+                yield workers.receive(in_flight.popleft())
+        while in_flight:
+            yield workers.receive(in_flight.popleft())
+    finally:
+        workers.end()
+
+
+class _Workers:
+    """The processes and this side's ends of their pipes."""
+
+    def __init__(self, make: Callable[[Any], Any], num_workers: int) -> None:
+        fork = multiprocessing.get_context("fork")
+        self._ends: list[Connection] = []
+        self._processes = []
+        for _ in range(num_workers):
+            ours, theirs = fork.Pipe()
+            self._ends.append(ours)
+            # A later worker inherits this side's ends of the earlier ones' pipes: it must close them, or a worker's
+            # pipe would not end with its parent.
+            process = fork.Process(target=_work, args=(make, theirs, list(self._ends)), daemon=True)
+            process.start()
+            theirs.close()
+            self._processes.append(process)
+        # Before multiprocessing's own end: it would wait for workers that ignore its SIGTERM.
+        atexit.register(self.end)
+
+    def send(self, worker: int, plan: Any) -> None:
+        try:
+            self._ends[worker].send(plan)
+        except OSError:
+            raise self._ended(worker) from None
+
+    def receive(self, worker: int) -> Any:
+        try:
+            is_refusal, made = self._ends[worker].recv()
+        except (EOFError, OSError):
+            raise self._ended(worker) from None
+        if is_refusal:
+            raise made
+        return made
+
+    def end(self) -> None:
+        atexit.unregister(self.end)
+        for end in self._ends:
+            end.close()
+        for process in self._processes:
+            process.join(_LONGEST_GOODBYE_S)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self._processes.clear()
+
+    def _ended(self, worker: int) -> WorkerError:
+        self._processes[worker].join(_LONGEST_GOODBYE_S)
+        return WorkerError(
+            f"loader worker {worker} ended with exit code {self._processes[worker].exitcode} (-9 is a kill, mostly for "
+            "want of memory); give fewer num_workers, or look in the system's log"
+        )
+
+
+def _work(make: Callable[[Any], Any], pipe: Connection, inherited: list[Connection]) -> None:
+    # The signals that ask a training to save itself reach its whole process group: the batches of the last step must
+    # still come.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Counting garbage writes into every object inherited from the parent, which would copy its pages one by one.
+    gc.freeze()
+    for end in inherited:
+        end.close()
+    while True:
+        try:
+            plan = pipe.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            answer = (False, make(plan))
+        except UserError as error:
+            answer = (True, error)
+        try:
+            pipe.send(answer)
+        except OSError:
+            return
+
+
+def made_ahead(items: Callable[[], Iterator[T_out]], num_ahead: int, interrupt: Callable[[], None]) -> Iterator[T_out]:
+    """The items, made by a thread that runs `num_ahead` in front of the consumer.
+
+    interrupt: wakes `items` out of whatever it waits for, when the consumer ends the iteration before its end.
+    """
+    made: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+    # One for each item that may be made now; False ends the thread. Both queues are C: a hand-over costs little.
+    may_make: SimpleQueue[bool] = SimpleQueue()
+
+    def run() -> None:
+        making = items()
+        try:
+            while may_make.get():
+                made.put((next(making), None))
+        except BaseException as error:  # the end too: handed to the consumer, which raises it
+            made.put((None, error))
+        finally:
+            making.close()  # type: ignore[attr-defined]  # a generator
+
+    thread = Thread(target=run, name="batches", daemon=True)
+    for _ in range(num_ahead):
+        may_make.put(True)
+    thread.start()
+    try:
+        while True:
+            item, error = made.get()
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            may_make.put(True)
+            yield item
+            del item
+    finally:
+        may_make.put(False)
+        interrupt()
+        thread.join()

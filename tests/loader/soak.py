@@ -1,0 +1,203 @@
+"""A soak, by hand: ranks that are killed at random read through an S3 that fails at random; the sequence must be calm.
+
+    python -m tests.loader.soak --minutes 30 [--ranks 2] [--fault-fraction 0.3] [--seed 0]
+
+Every rank goes on from its last position each time. Exits 1 where a batch differs from the calm run's or something is
+left in the cache; prints how many steps, faults and kills that were.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from moto.server import ThreadedMotoServer
+
+from loader import Loader
+from loader.cache import ShardCache
+from tests.loader.loader_datasets import numbered_dataset
+from tests.s3_server import UnreliableS3, _proxy, client
+
+SIZES = tuple(3 + 7 * number % 11 for number in range(40))
+GLOBAL_BATCH = 6
+# A step of training; without it a rank would be through its epochs before it could be killed.
+STEP_S = 0.02
+FAULTS = ("503", "break", "cut", "refuse")
+
+RANK = """
+import json, sys, time
+from loader import Loader
+manifest, cache, rank, ranks, workers, limit, state = sys.argv[1:8]
+loader = Loader(manifest, global_batch=6, columns=("input_ids",), cache_dir=cache, rank=int(rank),
+                world_size=int(ranks), num_workers=int(workers), cache_bytes=int(limit))
+if json.loads(state):
+    loader.load_state_dict(json.loads(state))
+while True:
+    for batch in loader:
+        at = loader.state_dict()
+        loader.advance()
+        line = [at["epoch"], at["examples_consumed"], batch["input_ids"][:, 0].tolist(), loader.state_dict()]
+        sys.stdout.write(json.dumps(line) + "\\n")
+        sys.stdout.flush()
+        time.sleep(float(sys.argv[8]))
+"""
+
+
+class RandomFaults(UnreliableS3):
+    """Any request for a shard may fail, in any way."""
+
+    fraction = 0.0
+    chance = random.Random(0)
+
+    def fault_for(self, method: str, path: str) -> str | None:
+        self.num_requests[method, path] += 1
+        if method != "GET" or ".tar" not in path or self.chance.random() >= self.fraction:
+            return None
+        self.num_faults += 1
+        return self.chance.choice(FAULTS)
+
+
+@dataclass
+class Rank:
+    """One rank's process, now, and what it has given so far."""
+
+    number: int
+    state: object = None
+    steps: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    differing: int = 0
+    kills: int = 0
+    crashes: list[str] = field(default_factory=list)
+
+    def live(self, command: list[str], seconds: float) -> None:
+        """Starts the process, lets it run for some seconds, kills it, and keeps what it had said by then."""
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        timer = threading.Timer(seconds, process.send_signal, [signal.SIGKILL])
+        timer.start()
+        output, errors = process.communicate()
+        timer.cancel()
+        if process.returncode == -signal.SIGKILL:
+            self.kills += 1
+        else:
+            self.crashes.append(errors[-2000:])
+        for line in output.splitlines(keepends=True):
+            if not line.endswith("\n"):
+                continue  # killed in mid-word: that step was not done
+            epoch, consumed, tokens, self.state = json.loads(line)
+            self.differing += self.steps.setdefault((epoch, consumed), tokens) != tokens
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--fault-fraction", type=float, default=0.3)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    chance = random.Random(options.seed)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    unreliable = RandomFaults(endpoint=f"http://{host}:{port}")
+    proxy = _proxy(unreliable)
+    threading.Thread(target=proxy.serve_forever, daemon=True).start()
+    os.environ |= {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.server_port}",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "not-a-real-secret",
+    }
+    client().create_bucket(Bucket="soak")
+    manifest = numbered_dataset("s3://soak/data", SIZES)
+    with tempfile.TemporaryDirectory() as folder:
+        local, cache = numbered_dataset(Path(folder) / "data", SIZES), Path(folder) / "cache"
+        limit = Loader(manifest, global_batch=GLOBAL_BATCH, world_size=options.ranks)._feed.budget.node_needed * 2
+        unreliable.fraction, unreliable.chance = options.fault_fraction, chance
+        ranks = [Rank(number=number) for number in range(options.ranks)]
+        most_bytes, stop = [0], threading.Event()
+        threading.Thread(target=_watch, args=(cache, most_bytes, stop), daemon=True).start()
+        end = time.monotonic() + options.minutes * 60
+        threads = [
+            threading.Thread(target=_keep_alive, args=(rank, options.ranks, manifest, cache, limit, end, chance))
+            for rank in ranks
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        stop.set()
+        num_wrong = sum(_num_wrong(rank, options.ranks, local) + rank.differing for rank in ranks)
+        ShardCache(cache).sweep(keep=())
+        left = [path.name for path in cache.iterdir()]
+    crashes = [crash for rank in ranks for crash in rank.crashes]
+    print(  # noqa: T201 - a script's output
+        json.dumps(
+            {
+                "minutes": options.minutes,
+                "ranks": options.ranks,
+                "steps": [len(rank.steps) for rank in ranks],
+                "kills": sum(rank.kills for rank in ranks),
+                "faults": unreliable.num_faults,
+                "shard_requests": sum(count for (_, path), count in unreliable.num_requests.items() if ".tar" in path),
+                "most_cache_bytes": most_bytes[0],
+                "cache_bytes": limit,
+                "wrong_steps": num_wrong,
+                "crashes": crashes,
+                "left_in_cache": left,
+            },
+            indent=1,
+        )
+    )
+    proxy.shutdown()
+    server.stop()
+    return 1 if num_wrong or left or crashes or most_bytes[0] > limit else 0
+
+
+def _keep_alive(
+    rank: Rank, ranks: int, manifest: str, cache: Path, limit: int, end: float, chance: random.Random
+) -> None:
+    while time.monotonic() < end:
+        # A start costs seconds here: torch, then boto3.
+        seconds = min(chance.uniform(4, 25), max(1.0, end - time.monotonic()))
+        arguments = [manifest, str(cache), str(rank.number), str(ranks), str(chance.choice((0, 0, 1)))]
+        command = [sys.executable, "-c", RANK, *arguments, str(limit), json.dumps(rank.state), str(STEP_S)]
+        rank.live(command, seconds)
+
+
+def _watch(cache: Path, most: list[int], stop: threading.Event) -> None:
+    while not stop.wait(0.05):
+        total = 0
+        for path in list(cache.glob("*")):
+            try:
+                total += path.stat().st_size
+            except FileNotFoundError:
+                continue  # deleted between the listing and the question
+        most[0] = max(most[0], total)
+
+
+def _num_wrong(rank: Rank, ranks: int, local: str) -> int:
+    """Steps that differ from the calm run's, or are missing between the first and the last."""
+    loader = Loader(
+        local, global_batch=GLOBAL_BATCH, columns=("input_ids",), rank=rank.number, world_size=ranks, num_ahead=0
+    )
+    calm: dict[tuple[int, int], list[int]] = {}
+    while len(calm) < len(rank.steps):
+        for batch in loader:
+            calm[loader.epoch, loader.examples_consumed] = batch["input_ids"][:, 0].tolist()
+            loader.advance()
+            if len(calm) == len(rank.steps):
+                break
+    return sum(rank.steps.get(at) != tokens for at, tokens in calm.items())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,265 @@
+"""Bad shards, bad disks, killed ranks: a clear error or the same batches, and nothing left behind."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from loader import Loader
+from loader.cache import FullDiskError, ShardCache
+from loader.rows import ShardError
+from manifests import ExampleFormat
+from tests.loader.loader_datasets import EOS, named, numbered_dataset, write_dataset
+from tests.s3_server import UnreliableS3, client
+
+Write = Callable[..., str]
+ONE = ("input_ids",)
+
+
+def epoch_of(loader: Loader) -> list[list[tuple[int, int]]]:
+    steps = []
+    for batch in loader:
+        steps.append(named(batch["input_ids"][:, 0].tolist()))
+        loader.advance()
+    return steps
+
+
+def flipped(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[700] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("harm", [flipped, lambda path: path.unlink(), lambda path: os.truncate(path, 1024)])
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_bad_local_shard_is_masked_in_place_where_asked(tmp_path: Path, harm: object, num_workers: int) -> None:
+    manifest = numbered_dataset(tmp_path, (5, 6, 4))
+    whole = epoch_of(Loader(manifest, global_batch=3))
+    harm(tmp_path / "shards/train/v1-000001.tar")  # type: ignore[operator]  # one of the three above
+    loader = Loader(manifest, global_batch=3, bad_shards="mask", verify_local=True, num_workers=num_workers)
+    masked = 0
+    for expected, batch in zip(whole, loader, strict=True):
+        for row, (shard, example) in enumerate(expected):
+            if shard == 1:
+                masked += 1
+                assert batch["labels"][row].tolist() == [-100] * 8
+                assert batch["input_ids"][row].tolist() == [EOS] * 8
+            else:
+                assert named(batch["input_ids"][row, :1].tolist()) == [(shard, example)]
+        loader.advance()
+    assert loader.metrics()["masked_rows"] == masked == 6
+    loader.close()
+
+
+def test_a_flipped_byte_of_a_local_shard_is_an_error_where_local_shards_are_verified(tmp_path: Path) -> None:
+    manifest = numbered_dataset(tmp_path, (5, 6))
+    flipped(tmp_path / "shards/train/v1-000001.tar")
+    loader = Loader(manifest, global_batch=1, verify_local=True)
+    with pytest.raises(ShardError, match=r"shard shards/train/v1-000001.tar at .* has sha256 .*, the manifest says"):
+        epoch_of(loader)
+    loader.close()
+
+
+def test_a_bad_shard_in_storage_is_masked_in_place_where_asked(
+    on_s3: Write, s3_root: str, cache_dir: Path, unequal: str
+) -> None:
+    whole = epoch_of(Loader(unequal, global_batch=3))
+    manifest = on_s3()
+    key = "data/shards/train/v1-000004.tar"
+    data = client().get_object(Bucket=s3_root.removeprefix("s3://"), Key=key)["Body"].read()
+    client().put_object(Bucket=s3_root.removeprefix("s3://"), Key=key, Body=data[:-1] + b"x")
+    loader = Loader(manifest, global_batch=3, cache_dir=cache_dir, bad_shards="mask")
+    assert epoch_of(loader) == [[row for row in step if row[0] != 4] for step in whole]
+    assert loader.counters.masked_rows == 9
+    loader.close()
+    assert list(cache_dir.iterdir()) == []
+
+
+LARGE = ExampleFormat(seq_len=65_536, dtype="uint32", packing="concat")
+
+
+@pytest.fixture(scope="module")
+def large_rows() -> list[np.ndarray]:
+    """Two shards of 20 examples, 5 MB each: large enough that their first rows come by themselves."""
+    rows = [np.full((20, LARGE.seq_len), 7, dtype="<u4") for _ in range(2)]
+    for shard, of in enumerate(rows):
+        of[:, 0] = 10 + shard * 1000 + np.arange(20)
+    return rows
+
+
+def test_the_first_rows_do_not_wait_for_their_shards(
+    large_rows: list[np.ndarray], s3_root: str, unreliable_s3: UnreliableS3, cache_dir: Path, tmp_path: Path
+) -> None:
+    local = Loader(write_dataset(str(tmp_path), large_rows, example=LARGE), global_batch=2, columns=ONE)
+    loader = Loader(
+        write_dataset(f"{s3_root}/data", large_rows, example=LARGE), global_batch=2, columns=ONE, cache_dir=cache_dir
+    )
+    assert epoch_of(loader) == epoch_of(local)
+    assert 1 <= loader.counters.early_rows <= 40
+    assert loader.counters.shards_fetched == 2
+    assert loader.counters.bytes_fetched == 2 * LARGE.shard_num_bytes(20)
+    loader.close()
+
+
+def test_a_row_that_was_not_its_shards_is_an_error_once_the_shard_is_there(
+    large_rows: list[np.ndarray], s3_root: str, cache_dir: Path
+) -> None:
+    manifest = write_dataset(f"{s3_root}/data", large_rows, example=LARGE)
+    key, bucket = "data/shards/train/v1-000000.tar", s3_root.removeprefix("s3://")
+    good = client().get_object(Bucket=bucket, Key=key)["Body"].read()
+    bad = good.replace(np.uint32(7).tobytes(), np.uint32(8).tobytes())
+    client().put_object(Bucket=bucket, Key=key, Body=bad)
+    loader = Loader(manifest, global_batch=2, columns=ONE, cache_dir=cache_dir)
+    batches = iter(loader)
+    with pytest.raises(ShardError, match=r"v1-000000.tar .* is not what the manifest says, twice"):
+        list(batches)
+    loader.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 kB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if os.getuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", disk], check=False).returncode:
+        pytest.skip("a small disk takes the right to mount one")
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_a_full_disk_is_waited_out(small_disk: Path, on_s3: Write, unequal: str) -> None:
+    other = small_disk / "another job's"
+    other.write_bytes(bytes(60_000))
+    manifest = on_s3((6,) * 8)
+    loader = Loader(manifest, global_batch=2, cache_dir=small_disk / "cache")
+    batches = iter(loader)
+
+    def make_room() -> None:
+        while not loader.counters.full_disk_waits:
+            pass
+        other.unlink()
+
+    thread = threading.Thread(target=make_room)
+    thread.start()
+    assert len(list(batches)) == 24
+    thread.join()
+    assert loader.counters.full_disk_waits >= 1
+    loader.close()
+
+
+def test_a_disk_without_room_is_named_before_anything_is_downloaded(small_disk: Path) -> None:
+    def must_not_download() -> Iterator[bytes]:
+        raise AssertionError("there is no room")
+
+    with pytest.raises(FullDiskError, match=r"cache_dir .* without room for a shard of 1000000 bytes; free some"):
+        ShardCache(small_disk / "cache").obtain("0" * 64, 1_000_000, must_not_download, wait=lambda _: False)
+    assert list((small_disk / "cache").iterdir()) == []
+
+
+RANK = """
+import json, sys
+from loader import Loader
+manifest, cache, state, steps = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), int(sys.argv[4])
+loader = Loader(manifest, global_batch=3, columns=("input_ids",), cache_dir=cache, num_workers=int(sys.argv[5]))
+if state:
+    loader.load_state_dict(state)
+for batch, _ in zip(loader, range(steps)):
+    loader.advance()
+    print(json.dumps([batch["input_ids"][:, 0].tolist(), loader.state_dict()]), flush=True)
+"""
+
+
+def rank(
+    manifest: str, cache_dir: Path, state: object = None, steps: int = 99, workers: int = 0
+) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", RANK, manifest, str(cache_dir), json.dumps(state), str(steps), str(workers)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_killed_rank_goes_on_beside_another_job_and_nothing_is_left(
+    on_s3: Write, unequal: str, cache_dir: Path, workers: int
+) -> None:
+    manifest = on_s3()
+    expected = epoch_of(Loader(unequal, global_batch=3))
+    shared_memory = set(Path("/dev/shm").iterdir())
+    other = rank(manifest, cache_dir)
+    first = rank(manifest, cache_dir, workers=workers)
+    assert first.stdout is not None
+    lines = [json.loads(first.stdout.readline()) for _ in range(4)]
+    first.send_signal(signal.SIGKILL)
+    lines += [json.loads(line) for line in first.communicate(timeout=60)[0].splitlines()]
+    again = rank(manifest, cache_dir, state=lines[-1][1], workers=workers)
+    lines += [json.loads(line) for line in again.communicate(timeout=60)[0].splitlines()]
+    assert [named(tokens) for tokens, _ in lines] == expected
+    others = [json.loads(line) for line in other.communicate(timeout=60)[0].splitlines()]
+    assert [named(tokens) for tokens, _ in others] == expected
+    # What the killed rank held is swept at the next start; here the last to leave had swept before it was killed.
+    ShardCache(cache_dir).sweep(keep=())
+    assert list(cache_dir.iterdir()) == []
+    assert set(Path("/dev/shm").iterdir()) <= shared_memory
+
+
+def test_a_worker_that_is_killed_is_named(unequal: str) -> None:
+    script = (
+        "import multiprocessing, os, signal, sys\n"
+        "from loader import Loader\n"
+        "batches = iter(Loader(sys.argv[1], global_batch=1, num_workers=2))\n"
+        "next(batches)\n"
+        "[os.kill(child.pid, signal.SIGKILL) for child in multiprocessing.active_children()]\n"
+        "try:\n    list(batches)\nexcept ValueError as error:\n    print(error)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script, unequal], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "loader worker " in ended.stdout
+    assert "ended with exit code -9" in ended.stdout
+
+
+def test_ranks_of_a_node_divide_its_cache_and_never_exceed_it(on_s3: Write, unequal: str, cache_dir: Path) -> None:
+    manifest = on_s3()
+    options = {"global_batch": 4, "world_size": 2, "cache_dir": cache_dir}
+    with pytest.raises(ValueError, match=r"give cache_bytes=(\d+) or more") as refusal:
+        Loader(manifest, rank=0, cache_bytes=1, **options)
+    limit = int(str(refusal.value).split("give cache_bytes=")[1].split()[0])
+    with pytest.raises(ValueError, match=f"give cache_bytes={limit} or more"):
+        Loader(manifest, rank=1, cache_bytes=limit - 1, **options)
+    loaders = [Loader(manifest, rank=number, cache_bytes=limit, **options) for number in range(2)]
+    found, most = [], 0
+    for batches in itertools.zip_longest(*loaders):
+        found.append([row for batch in batches for row in named(batch["input_ids"][:, 0].tolist())])
+        with_sizes = [path.stat().st_size for path in list(cache_dir.iterdir()) if path.exists()]
+        most = max(most, sum(with_sizes))
+        for loader in loaders:
+            loader.advance()
+    for loader in loaders:
+        loader.close()
+    assert found == epoch_of(Loader(unequal, global_batch=4))
+    assert 0 < most <= limit
+    # One of two nodes needs its own rank's part alone.
+    Loader(manifest, rank=0, cache_bytes=limit - 1, ranks_per_node=1, **options).close()
+
+
+def test_a_shard_replaced_under_its_name_is_caught(on_s3: Write, s3_root: str, cache_dir: Path) -> None:
+    manifest = on_s3((5, 6))
+    bucket = s3_root.removeprefix("s3://")
+    other = client().get_object(Bucket=bucket, Key="data/shards/train/v1-000000.tar")["Body"].read()
+    client().put_object(Bucket=bucket, Key="data/shards/train/v1-000001.tar", Body=other)
+    loader = Loader(manifest, global_batch=1, cache_dir=cache_dir)
+    with pytest.raises(
+        ShardError, match=r"v1-000001.tar .* is not what the manifest says, twice: \d+ bytes with sha256"
+    ):
+        epoch_of(loader)
+    loader.close()
+    assert list(cache_dir.iterdir()) == []
