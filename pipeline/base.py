@@ -62,9 +62,9 @@ def check_tokenizer(entry: TokenizerEntry, example: ExampleFormat, base: Dataset
     old = base.manifest.tokenizer
     if (entry.sha256, entry.eos_id, entry.bos_id) != (old.sha256, old.eos_id, old.bos_id):
         raise UserError(
-            f"tokenizer: sha256 {entry.sha256[:12]}, EOS {entry.eos_id}, BOS {entry.bos_id}, but {base.manifest.version},"
-            f" which base continues, has {old.sha256[:12]}, EOS {old.eos_id}, BOS {old.bos_id}: use"
-            f" {base.resolve(old.path)}, or leave base out"
+            f"tokenizer: sha256 {entry.sha256[:12]}, EOS {entry.eos_id}, BOS {entry.bos_id}, but"
+            f" {base.manifest.version}, which base continues, has {old.sha256[:12]}, EOS {old.eos_id}, BOS {old.bos_id}"
+            f": use {base.resolve(old.path)}, or leave base out"
         )
     assert example.dtype == base.manifest.example.dtype, "one tokenizer has one dtype"
 

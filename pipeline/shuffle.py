@@ -26,7 +26,7 @@ def write_run(url: str, records: np.ndarray, part: np.ndarray, num_parts: int, o
     np.cumsum(np.bincount(part, minlength=num_parts), out=index[1:])
     with storage.atomic_writer(url) as stream:
         stream.write(index.tobytes())
-        stream.write(memoryview(np.ascontiguousarray(records)).cast("B") if len(records) else b"")
+        stream.write(np.ascontiguousarray(records).view(np.uint8).data)
 
 
 class _Part:
@@ -67,14 +67,13 @@ def merge_part(
     part: int,
     num_parts: int,
     order: Sequence[str],
-    max_records: int = MERGE_RECORDS,
 ) -> Iterator[np.ndarray]:
     """The same in pieces of bounded size: a part may be larger than memory, and so may a stretch of equal first fields.
 
     Each step holds the head of every file and gives what is certain: records not above the least of the heads' ends.
     """
     sources = [source for url in urls if (source := _Part(url, dtype, part, num_parts)).left]
-    head_size = max(1, max_records // max(1, len(sources)))
+    head_size = max(1, MERGE_RECORDS // max(1, len(sources)))
     heads = [source.take(head_size) for source in sources]
     while any(head.size for head in heads):
         ends = [head[-1:] for head, source in zip(heads, sources, strict=True) if source.left]

@@ -19,7 +19,7 @@ _NEWLINE = np.uint64(ord("\n"))
 
 
 def line_hashes(text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
-    """(uint64 (m,), int64 (n + 1,)): the different lines of each document, as hashes, and where each document's begin."""
+    """(uint64 (m,), int64 (n + 1,)): the different lines of each document, as hashes, and where a document's begin."""
     data, offsets = text_buffers(text)
     num_documents = len(offsets) - 1
     # A line takes two bytes with its newline, and the last of a document may go without.

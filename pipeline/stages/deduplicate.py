@@ -117,15 +117,12 @@ def deduplicate(
         exact.Group(number=number, files=tuple(file for file in files if file.group == number), is_base=False)
         for number in range(num_groups)
     ] + [exact.Group(number=file.group, files=(file,), is_base=True) for file in old]
-    settings = [
-        version,
-        dataclasses.asdict(config),
-        [[file.key, file.source, file.priority] for file in [*files, *old]],
-    ]
+    inputs = [[file.key, file.source, file.priority, file.group] for file in [*files, *old]]
+    settings = [version, dataclasses.asdict(config), inputs, [list(counted) for counted in lines]]
     run = _Run(
         runtime=runtime,
         build_url=storage.join(root, ".build"),
-        key=fingerprint(["deduplicate", FORMAT, *settings, [file.group for file in files]]),
+        key=fingerprint(["deduplicate", FORMAT, *settings]),
     )
     if not num_documents:
         groups = groups[:num_groups]
@@ -153,6 +150,7 @@ def deduplicate(
             if not group.is_base
         ],
     )
+    outcome.write_files(folder, files)
     for kind in ("duplicates", "signatures"):
         _remove_others(storage.join(root, kind, version), num_groups)
     return Dropped(
@@ -168,6 +166,7 @@ def deduplicate(
 def _remove_others(folder: str, num_groups: int) -> None:
     """An earlier, unfinished run of the version may have had more groups."""
     wanted = {outcome.dropped_url(folder, number) for number in range(num_groups)}
+    wanted.add(storage.join(folder, outcome.FILES))
     try:
         found = storage.list_objects(folder)
     except FileNotFoundError:
@@ -422,7 +421,7 @@ def _settle(
             return tuple(task.near_url for task in choose), num_pairs
     raise BuildError(
         f"deduplicate: {sum(result['num_pairs'] for result in turn.results):,} pairs are still open after"
-        f" {MAX_ROUNDS} rounds: raise dedup.near.threshold, or look for a template that chains the documents of a source"
+        f" {MAX_ROUNDS} rounds: raise dedup.near.threshold, or look for what chains the documents of a source"
     )
 
 

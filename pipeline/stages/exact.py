@@ -12,6 +12,7 @@ of these are one and the same text, so which of them stays changes nothing that 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,7 @@ def write_batches(url: str, table: pa.Table, bounds: Sequence[int]) -> None:
         storage.atomic_writer(url) as stream,
         pa.ipc.new_file(pa.PythonFile(stream, mode="w"), table.schema) as writer,
     ):
-        for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+        for start, end in pairwise(bounds):
             batches = table.slice(start, end - start).to_batches()
             writer.write_batch(batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema))
 

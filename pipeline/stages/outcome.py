@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from manifests import storage
+from manifests.canonical import canonical_json
 from pipeline.documents import DocumentsFile, open_parquet, read_columns
 from pipeline.runtime import Summary
 from pipeline.shuffle import read_part, write_run
@@ -28,6 +29,7 @@ GONE = np.dtype([("keeper", "<i8"), ("document", "<i8"), ("is_exact", "<i8"), ("
 NAMED_SCHEMA = pa.schema(
     [
         ("document", pa.int64()),
+        ("keeper", pa.int64()),
         ("keeper_source", pa.large_string()),
         ("keeper_id", pa.large_string()),
         ("kind", pa.string()),
@@ -37,6 +39,7 @@ NAMED_SCHEMA = pa.schema(
 DROPPED_SCHEMA = pa.schema(
     [
         ("document", pa.int64()),  # its number in the build: file by file
+        ("keeper", pa.int64()),
         ("source", pa.large_string()),
         ("document_id", pa.large_string()),
         ("keeper_source", pa.large_string()),
@@ -45,6 +48,7 @@ DROPPED_SCHEMA = pa.schema(
         ("similarity", pa.float64()),
     ]
 )
+FILES = "files.json"
 NUM_CLUSTERS = 20
 """Keepers of a group that the report may name: those for which most documents went."""
 
@@ -97,6 +101,7 @@ def name(task: NameTask) -> Summary:
     kinds = np.where(gone["is_exact"] == 1, "exact", "near")
     columns = {
         "document": gone["document"],
+        "keeper": gone["keeper"],
         "keeper_source": sources,
         "keeper_id": ids,
         "kind": pa.array(kinds.tolist(), pa.string()),
@@ -160,11 +165,9 @@ def tell(task: TellTask) -> Summary:
     named = pa.concat_tables([read_batches(url, number, number + 1) for url in task.named_urls]).sort_by("document")
     documents = named["document"].to_numpy()
     ids, sources = _names(task.group, documents)
-    table = pa.table(
-        {"document": documents, "source": sources, "document_id": ids}
-        | {column: named[column] for column in NAMED_SCHEMA.names[1:]},
-        schema=DROPPED_SCHEMA,
-    )
+    own = {"source": sources, "document_id": ids}
+    table = pa.table(own | {name: named[name] for name in NAMED_SCHEMA.names}).select(DROPPED_SCHEMA.names)
+    table = table.cast(DROPPED_SCHEMA)
     with storage.atomic_writer(task.dropped_url) as stream:
         pq.write_table(table, stream, row_group_size=65_536, compression="zstd")
     return {"counts": _counts(task.group, documents, named["kind"].to_pylist()), "files": [task.dropped_url]}
@@ -189,6 +192,12 @@ def _counts(group: Group, documents: np.ndarray, kinds: Sequence[str]) -> list[l
 def dropped_url(folder: str, group: int) -> str:
     """Where a group's dropped documents lie."""
     return storage.join(folder, f"{group:06d}.parquet")
+
+
+def write_files(folder: str, files: Sequence[DocumentsFile]) -> None:
+    """Tell where the texts of the build's documents lie while `.build` is there: for `python -m pipeline duplicates`."""
+    rows = [[file.source, file.url, file.first_document, file.num_documents] for file in files]
+    storage.write_bytes(storage.join(folder, FILES), canonical_json({"files": rows}))
 
 
 def kept_rows(folder: str, file: DocumentsFile) -> np.ndarray:

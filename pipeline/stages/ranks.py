@@ -8,6 +8,7 @@ into ranges as evenly as they like.
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ def ranges(
     inner = sorted({every[len(every) * i // num_ranges] for i in range(1, num_ranges)}) if every else []
     bounds: list[Key | None] = [None, *inner, None]
     found = []
-    for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, end in pairwise(bounds):
         pieces = []
         for url, keys in keyed:
             # A batch's last key is not known, so the batch before the first that starts inside may reach into it.

@@ -127,8 +127,8 @@ def base_files(base: Dataset, near: NearConfig, first_document: int, first_group
         found = sum(split.num_documents for split in manifest.splits.values())
         if not urls and found:
             raise UserError(
-                f"base: there are no signatures of {manifest.version} in {folder}: put the folder back, or build without"
-                " a base"
+                f"base: there are no signatures of {manifest.version} in {folder}: put the folder back, or build"
+                " without a base"
             )
         for url in urls:
             with open_parquet(url) as parquet:
