@@ -343,8 +343,8 @@ def determining(config: BuildConfig) -> dict[str, Any]:
 
     Left out: output, workers, ray and bad_records (how and where, not what); base, which the manifest's parent names;
     the tokenizer's engine, since every engine gives the same ids; and every path: the inputs' digest and the
-    tokenizer's hash cover their content, so a moved corpus gives the same digest. A source's filters are written out with every
-    threshold, so a preset's name can never hide a change of what it stands for. Sources are sorted by name.
+    tokenizer's hash cover their content, so a moved corpus gives the same digest. A source's filters are written out
+    with every threshold, so a preset's name can never hide a change of what it stands for. Sources are sorted by name.
     """
     values = dataclasses.asdict(config)
     for key in ("output", "workers", "ray", "bad_records", "filters", "base"):

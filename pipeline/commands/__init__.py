@@ -7,7 +7,7 @@ imported for every `--help`, so what is slow to load (numba, Ray) is imported in
 import argparse
 from typing import Protocol
 
-from pipeline.commands import inspect
+from pipeline.commands import duplicates, inspect
 
 
 class Command(Protocol):
@@ -21,5 +21,6 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, Command] = {
+    "duplicates": duplicates,
     "inspect": inspect,
 }

@@ -195,7 +195,7 @@ def dropped_url(folder: str, group: int) -> str:
 
 
 def write_files(folder: str, files: Sequence[DocumentsFile]) -> None:
-    """Tell where the texts of the build's documents lie while `.build` is there: for `python -m pipeline duplicates`."""
+    """Tell where the texts of the documents lie while `.build` is there: for `python -m pipeline duplicates`."""
     rows = [[file.source, file.url, file.first_document, file.num_documents] for file in files]
     storage.write_bytes(storage.join(folder, FILES), canonical_json({"files": rows}))
 
