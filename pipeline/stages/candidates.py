@@ -1,7 +1,8 @@
 """Documents -> band records -> pairs worth comparing.
 
 1. sign      a unit is a group of files: band records of each document that has a rank, by ranges of band hash. Of
-             documents that hold template lines the text is read again and their core is signed.
+             documents that hold template lines the text is read again, and their core has band records too: documents
+             on one form crowd each other's buckets, their cores do not.
 2. pair      a unit is a range of band hashes: each bucket becomes a star, its pairs written by ranges of ranks
 3. gather    a unit is a range of ranks: each pair once, cut into verify units, and which document each unit needs
 """
@@ -91,23 +92,24 @@ def sign(task: SignTask) -> Summary:
                 rows, start = own["document"] - start, end
                 values = fixed_bytes(table["signature"], 4 * num_permutations).view("<u4")
                 signed = table["signature"].is_valid().to_numpy()
-                if len(lines):
-                    core, removed = without_lines(table["text"].combine_chunks(), lines["hash"])
-                    of_core = np.flatnonzero(removed)
-                    if len(of_core):
-                        _, words = analyse(core.take(pa.array(of_core)))
-                        values, signed = values.copy(), signed.copy()
-                        values[of_core], signed[of_core] = minhash.signatures(
-                            words, ngram=task.near.ngram, num_permutations=num_permutations
-                        )
-                        core_documents.append(of_core + end - table.num_rows)
-                        core_signatures.append(values[of_core])
-                        core_signed.append(signed[of_core])
-                        found = examples.setdefault(file.source, {})
-                        _find_examples(found, lines, table["text"].take(pa.array(of_core[:MAX_SEARCHED])).to_pylist())
                 num_bytes = table["num_bytes"].to_numpy()
-                own, rows = own[signed[rows]], rows[signed[rows]]
-                pending.append(_band_records(values[rows], own, num_bytes[rows], task.near))
+                pending.append(_band_records(values, signed, own, rows, num_bytes, task.near))
+                if not len(lines):
+                    continue
+                text = table["text"].combine_chunks()
+                core, removed = without_lines(text, lines["hash"])
+                cut = np.flatnonzero(removed)
+                _, words = analyse(core.take(pa.array(cut)))
+                values, signed = np.zeros_like(values), np.zeros_like(signed)
+                values[cut], signed[cut] = minhash.signatures(
+                    words, ngram=task.near.ngram, num_permutations=num_permutations
+                )
+                pending.append(_band_records(values, signed, own, rows, num_bytes, task.near))
+                core_documents.append(cut + end - table.num_rows)
+                core_signatures.append(values[cut])
+                core_signed.append(signed[cut])
+                found = examples.setdefault(file.source, {})
+                _find_examples(found, lines, text.take(pa.array(cut[:MAX_SEARCHED])).to_pylist())
                 if sum(map(len, pending)) >= MAX_RUN_RECORDS:
                     flush()
     if pending:
@@ -120,11 +122,20 @@ def sign(task: SignTask) -> Summary:
     }
 
 
-def _band_records(values: np.ndarray, ranked: np.ndarray, num_bytes: np.ndarray, near: NearConfig) -> np.ndarray:
-    hashes = bands.band_hashes(values, bands=near.bands, rows=near.rows)
+def _band_records(
+    values: np.ndarray,
+    signed: np.ndarray,
+    ranked: np.ndarray,
+    rows: np.ndarray,
+    num_bytes: np.ndarray,
+    near: NearConfig,
+) -> np.ndarray:
+    """BAND (k,) of the documents `ranked`, which stand in `rows` of a table, as far as they are signed."""
+    ranked, rows = ranked[signed[rows]], rows[signed[rows]]
+    hashes = bands.band_hashes(values[rows], bands=near.bands, rows=near.rows)
     records = np.empty(hashes.size, BAND)
     records["hash"] = hashes.ravel()
-    records["place"] = np.repeat(places(ranked["rank"], num_bytes), near.bands)
+    records["place"] = np.repeat(places(ranked["rank"], num_bytes[rows]), near.bands)
     records["document"] = np.repeat(ranked["document"], near.bands)
     return records
 

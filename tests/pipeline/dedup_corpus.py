@@ -1,4 +1,4 @@
-"""Small corpora through reading and deduplication, and the same decisions made by plain Python over everything at once."""
+"""Small corpora through reading and deduplication, and the same decisions made by plain Python."""
 
 import json
 import re
@@ -103,10 +103,9 @@ def plain_cores(documents: Sequence[Document], fraction: float, min_documents: i
 
 
 def plain_decisions(
-    documents: Sequence[Document], threshold: float, compared_all: bool, templates: Mapping[str, Any]
+    documents: Sequence[Document], threshold: float, templates: Mapping[str, Any]
 ) -> dict[tuple[str, str], tuple[str, str, str, float]]:
     """Who goes for whom when every pair is compared: by rank, each for the most similar of those that stay."""
-    assert compared_all
     order = sorted(documents, key=lambda document: (-(document[0] == "b"), document[1], document[0]))
     core_of = plain_cores(documents, templates["fraction"], templates["min_documents"])
     decisions: dict[tuple[str, str], tuple[str, str, str, float]] = {}
@@ -126,9 +125,9 @@ def plain_decisions(
         best = None
         for other, other_whole, other_core in kept:
             similarity = jaccard(whole, other_whole)
-            if similarity >= threshold and jaccard(core, other_core) >= threshold:
-                if best is None or similarity > best[1]:
-                    best = (other, similarity)
+            is_alike = similarity >= threshold and jaccard(core, other_core) >= 0.875 * threshold
+            if is_alike and (best is None or similarity > best[1]):
+                best = (other, similarity)
         if best is None:
             kept.append((document, whole, core))
         else:

