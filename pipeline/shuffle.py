@@ -14,19 +14,37 @@ import numpy as np
 
 from manifests import storage
 
-MERGE_RECORDS = 16_000_000
-"""Records a merge holds at once, over all its files: 400 MB of band records."""
+MERGE_RECORDS = 4_000_000
+"""Records a merge holds at once, over all its files: 100 MB of band records, and three times that while they are sorted
+and paired.
+"""
+WRITE_RECORDS = 1_000_000
 
 
 def write_run(url: str, records: np.ndarray, part: np.ndarray, num_parts: int, order: Sequence[str]) -> None:
-    """Write `records` by part, and within a part by the fields of `order`. `part` int64 (n,), each below num_parts."""
-    keys = [records[name] for name in reversed(order)]
-    records = records[np.lexsort((*keys, part))]
+    """Write `records` in the order of the fields named. `part` int64 (n,), each below num_parts, goes up as they do."""
+    rows = _sorted_rows(records, order)
+    assert np.all(np.diff(part[rows]) >= 0), "parts are ranges of the first field"
     index = np.zeros(num_parts + 1, "<i8")
     np.cumsum(np.bincount(part, minlength=num_parts), out=index[1:])
     with storage.atomic_writer(url) as stream:
         stream.write(index.tobytes())
-        stream.write(np.ascontiguousarray(records).view(np.uint8).data)
+        for start in range(0, len(rows), WRITE_RECORDS):
+            stream.write(records[rows[start : start + WRITE_RECORDS]].view(np.uint8).data)
+
+
+def _sorted_rows(records: np.ndarray, order: Sequence[str]) -> np.ndarray:
+    """Rows of `records` in order. One field is sorted five times as fast as several, and ties in it are rare."""
+    first = np.ascontiguousarray(records[order[0]])
+    rows = np.argsort(first)
+    ordered = first[rows]
+    equal = ordered[1:] == ordered[:-1]
+    tied = np.zeros(len(rows), np.bool_)
+    tied[1:] |= equal
+    tied[:-1] |= equal
+    ties = rows[tied]
+    rows[tied] = ties[np.lexsort([records[name][ties] for name in reversed(order)])]
+    return rows
 
 
 class _Part:
@@ -58,7 +76,7 @@ def read_part(urls: Sequence[str], dtype: np.dtype, part: int, num_parts: int, o
     records = np.concatenate([np.empty(0, dtype), *chunks])
     if len(chunks) <= 1:
         return records
-    return records[np.lexsort([records[name] for name in reversed(order)])]
+    return records[_sorted_rows(records, order)]
 
 
 def merge_part(
@@ -84,7 +102,7 @@ def merge_part(
         else:
             cuts = [len(head) for head in heads]
         ready = np.concatenate([head[:cut] for head, cut in zip(heads, cuts, strict=True)])
-        yield ready[np.lexsort([ready[name] for name in reversed(order)])]
+        yield ready[_sorted_rows(ready, order)]
         for i, (head, cut, source) in enumerate(zip(heads, cuts, sources, strict=True)):
             rest = head[cut:]
             heads[i] = rest if rest.size or not source.left else source.take(head_size)

@@ -28,8 +28,8 @@ from pipeline.stages.exact import Group, group_of
 from pipeline.stages.ranks import read_ranks
 from pipeline.stages.templates import read_templates
 
-MAX_RUN_RECORDS = 16_000_000
-"""Band records held before a run of them is written: 400 MB, and as much again while they are sorted."""
+MAX_RUN_RECORDS = 8_000_000
+"""Band records held before a run of them is written: 200 MB, and as much again while they are sorted."""
 MAX_PAIRS = 4_000_000
 """Pairs held before they are written, 128 MB."""
 VERIFY_TEXT_BYTES = 64_000_000

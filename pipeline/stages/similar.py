@@ -31,8 +31,8 @@ from pipeline.stages.exact import Group, read_batches, write_batches
 from pipeline.stages.templates import read_templates
 
 CORE_FACTOR = 0.875
-"""0.70 at a threshold of 0.80. Of 1,731 pairs of manual pages and advisories at 0.80 and over, some 20 had cores between
-the two, since every page ends in the same lines; tickets on one form with different problems are below 0.3.
+"""0.70 at a threshold of 0.80. Of 1,731 pairs of manual pages and advisories at 0.80 and over, some 20 had cores
+between the two, since every page ends in the same lines; tickets on one form with different problems are below 0.3.
 """
 
 SCHEMA = pa.schema(
