@@ -3,8 +3,8 @@
     PYTHON minhash.py datasketch|rensa|datatrove FOLDER
 
 FOLDER holds texts.json (to sign, timed), pairs.json ([left, right] texts to judge) and, for rensa, shingles.npy and
-offsets.npy: shingle hashes made by us. Prints one JSON object: {"rates": {row: MB per core-second}, "met": [bool a pair],
-"estimates": [Jaccard estimate a pair]}.
+offsets.npy: shingle hashes made by us. Prints one JSON object: {"rates": {row: MB per core-second}, "met": [bool a
+pair], "estimates": [Jaccard estimate a pair]}.
 """
 
 import json
@@ -38,7 +38,7 @@ def rate(action: Callable[[], Any], num_bytes: int) -> float:
     return num_bytes / 1e6 / statistics.median(seconds)
 
 
-def datasketch(texts: list[str], num_bytes: int, folder: Path) -> tuple[dict[str, float], Callable[[str], Any]]:  # noqa: ARG001 - one shape for all peers
+def datasketch(texts: list[str], num_bytes: int, _: Path) -> tuple[dict[str, float], Callable[[str], Any]]:
     from datasketch import MinHash
 
     def bulk() -> Any:
@@ -78,7 +78,7 @@ def rensa(texts: list[str], num_bytes: int, folder: Path) -> tuple[dict[str, flo
     return rates, sign
 
 
-def datatrove(texts: list[str], num_bytes: int, folder: Path) -> tuple[dict[str, float], Callable[[str], Any]]:  # noqa: ARG001 - one shape for all peers
+def datatrove(texts: list[str], num_bytes: int, folder: Path) -> tuple[dict[str, float], Callable[[str], Any]]:
     from datatrove.pipeline.dedup.minhash import MinhashConfig, MinhashDedupSignature
 
     step = MinhashDedupSignature(output_folder=str(folder), config=MinhashConfig())

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from pipeline.config import BuildConfig, parse
-from pipeline.stages.deduplicate import Dropped, deduplicate
+from pipeline.stages.deduplicate import Dropped, deduplicate, kept_rows
 from pipeline.stages.read import find_all_inputs, read
 from tests.pipeline.inline_runtime import InlineRuntime
 
@@ -48,6 +48,8 @@ def config_for(folder: Path, documents: Sequence[Document], files: int = 3, **de
 class Outcome:
     dropped: Dropped
     rows: list[dict[str, Any]]
+    files: list[tuple[str, bool]]
+    """(text, whether it stays) of every document, as later stages see it."""
 
     @property
     def decisions(self) -> dict[tuple[str, str], tuple[str, str, str, float]]:
@@ -69,7 +71,12 @@ def run(config: BuildConfig, *, backwards: bool = False) -> Outcome:
     documents = read(runtime, config, find_all_inputs(config))
     dropped = deduplicate(runtime, config.output, config.version, documents.files, documents.lines, config.dedup)
     rows = [row for path in sorted(Path(dropped.url).glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
-    return Outcome(dropped, rows)
+    files = [
+        (text, bool(stays))
+        for file in documents.files
+        for text, stays in zip(pq.read_table(file.url)["text"].to_pylist(), kept_rows(dropped.url, file), strict=True)
+    ]
+    return Outcome(dropped, rows, files)
 
 
 def dropped_of(folder: Path, documents: Sequence[Document], **dedup: Any) -> Outcome:
