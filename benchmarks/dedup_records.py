@@ -1,7 +1,8 @@
 """Millions of documents' band records through the real stages: how long, how much memory a task, how many bytes.
 
-No text: signatures are drawn at random, a tenth of them as revisions of an earlier one, and the pairs that meet are
-given a similarity instead of being measured. Each task runs in a process of its own, so that its peak memory is its own.
+No text: signatures are drawn at random, a tenth of them as revisions of an earlier one, and the pairs that meet
+are given a similarity instead of being measured. Each task runs in a process of its own, so that its peak memory is
+its own.
 """
 
 import os
@@ -17,7 +18,7 @@ import numpy as np
 
 from manifests import storage
 from pipeline.dedup import bands
-from pipeline.dedup.records import BAND, EDGE, places, ranks, sizes
+from pipeline.dedup.records import BAND, EDGE, PAIR, places, ranks, sizes
 from pipeline.runtime import Summary
 from pipeline.shuffle import read_part, write_run
 from pipeline.stages import candidates, settle
@@ -69,8 +70,8 @@ class Stages:
         row["cpu_s"] += told["cpu"]
         row["peak_bytes"] = max(row["peak_bytes"], told["peak"])
         row["written_bytes"] += sum(storage.stat(url).num_bytes for url in told["summary"].get("files", ()))
-        summary: Summary = told["summary"]
-        return summary
+        result: Summary = told["summary"]
+        return result
 
 
 def sign(group: int, num_documents: int, num_parts: int, url: str) -> Summary:
@@ -98,7 +99,7 @@ def alike(pairs_url: str, num_units: int, url: str) -> Summary:
     """Every pair as an edge: what verification would leave."""
     pairs = np.concatenate(
         [
-            read_part([pairs_url], candidates.PAIR, unit, max(1, num_units), ["member", "other"])
+            read_part([pairs_url], PAIR, unit, max(1, num_units), ["member", "other"])
             for unit in range(max(1, num_units))
         ]
     )
@@ -188,17 +189,17 @@ def measure(num_documents: int, folder: Path) -> dict[str, Any]:
 def in_words(found: dict[str, Any]) -> str:
     """A table."""
     lines = [
-        f"{found['num_documents']:,} documents, {found['num_band_records']:,} band records in {found['num_parts']} ranges;"
-        f" {found['num_pairs']:,} pairs, {found['num_dropped']:,} dropped, settled in {found['settle_rounds']} rounds over"
-        f" {found['num_rank_ranges']} ranges of ranks",
+        f"{found['num_documents']:,} documents, {found['num_band_records']:,} band records in {found['num_parts']}"
+        f" ranges; {found['num_pairs']:,} pairs; {found['num_dropped']:,} dropped, settled in {found['settle_rounds']} rounds"
+        f" over {found['num_rank_ranges']} ranges of ranks",
         "",
         "| stage | tasks | wall s | CPU s | peak MB a task | MB written |",
         "|---|---|---|---|---|---|",
     ]
     for name, row in found["stages"].items():
         lines.append(
-            f"| {name} | {row['tasks']:.0f} | {row['wall_s']:.1f} | {row['cpu_s']:.1f} | {row['peak_bytes'] / 1e6:,.0f} |"
-            f" {row['written_bytes'] / 1e6:,.0f} |"
+            f"| {name} | {row['tasks']:.0f} | {row['wall_s']:.1f} | {row['cpu_s']:.1f} |"
+            f" {row['peak_bytes'] / 1e6:,.0f} | {row['written_bytes'] / 1e6:,.0f} |"
         )
     rows = found["stages"].values()
     lines.append(

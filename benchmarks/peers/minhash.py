@@ -51,7 +51,7 @@ def datasketch(texts: list[str], num_bytes: int, _: Path) -> tuple[dict[str, flo
 
 
 def rensa(texts: list[str], num_bytes: int, folder: Path) -> tuple[dict[str, float], Callable[[str], Any]]:
-    from rensa import RMinHash
+    from rensa import RMinHash  # type: ignore[import-not-found]  # in the peer's Python
 
     hashes, offsets = np.load(folder / "shingles.npy"), np.load(folder / "offsets.npy")
 
@@ -79,9 +79,9 @@ def rensa(texts: list[str], num_bytes: int, folder: Path) -> tuple[dict[str, flo
 
 
 def datatrove(texts: list[str], num_bytes: int, folder: Path) -> tuple[dict[str, float], Callable[[str], Any]]:
-    from datatrove.pipeline.dedup.minhash import MinhashConfig, MinhashDedupSignature
+    import datatrove.pipeline.dedup.minhash as theirs  # type: ignore[import-not-found]  # in the peer's Python
 
-    step = MinhashDedupSignature(output_folder=str(folder), config=MinhashConfig())
+    step = theirs.MinhashDedupSignature(output_folder=str(folder), config=theirs.MinhashConfig())
 
     def sign(text: str) -> Any:
         found = step.get_shingles(text)

@@ -11,7 +11,7 @@ from pipeline.dedup.records import BAND, ranks, unique_pairs
 
 
 def pairs(records: list[tuple[int, int]], rank: dict[int, int] | None = None, size: int = 100) -> list[list[int]]:
-    """Pairs of documents of (band hash, document) records, told in pieces of `size`; rank is the number unless given."""
+    """Pairs of (band hash, document) records, given in pieces of `size`; the rank is the number unless given."""
     found = np.empty(len(records), BAND)
     for row, (hash_, document) in enumerate(records):
         found[row] = (hash_, (rank[document] if rank else document) << 24, document)

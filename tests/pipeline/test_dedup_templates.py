@@ -1,5 +1,7 @@
 """Template lines."""
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from pipeline.dedup.templates import hash_line, line_hashes, without_lines
 
 def lines_of(*texts: str) -> list[set[int]]:
     hashes, offsets = line_hashes(pa.array(texts, pa.large_string()))
-    return [set(hashes[start:end].tolist()) for start, end in zip(offsets[:-1], offsets[1:], strict=True)]
+    return [set(hashes[start:end].tolist()) for start, end in pairwise(offsets)]
 
 
 def core(text: str, *lines: str) -> str:
@@ -38,7 +40,7 @@ def test_template_lines_are_taken_out_and_the_rest_stays() -> None:
 def test_lines_are_those_of_plain_python(texts: list[str]) -> None:
     expected = [{hash_line(line) for line in text.split("\n") if line.strip(" \t\r")} for text in texts]
     assert lines_of(*texts) == expected
-    hashes, offsets = line_hashes(pa.array(texts, pa.large_string()))
+    _, offsets = line_hashes(pa.array(texts, pa.large_string()))
     assert np.diff(offsets).tolist() == [len(lines) for lines in expected], "each once a document"
 
 

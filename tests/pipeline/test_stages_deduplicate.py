@@ -150,7 +150,8 @@ def test_tickets_on_one_form_with_different_problems_are_all_kept_and_equal_prob
 
 def test_of_a_chain_of_neighbours_nobody_goes_for_a_friend_of_a_friend(tmp_path: Path) -> None:
     generator = random.Random(3)
-    chain, text = [], words(generator, 300)
+    chain: list[Document] = []
+    text = words(generator, 300)
     for link in range(26):
         chain.append(("a", f"{link:02d}", " ".join(text)))
         for _ in range(5):
