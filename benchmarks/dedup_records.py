@@ -190,8 +190,8 @@ def in_words(found: dict[str, Any]) -> str:
     """A table."""
     lines = [
         f"{found['num_documents']:,} documents, {found['num_band_records']:,} band records in {found['num_parts']}"
-        f" ranges; {found['num_pairs']:,} pairs; {found['num_dropped']:,} dropped, settled in {found['settle_rounds']} rounds"
-        f" over {found['num_rank_ranges']} ranges of ranks",
+        f" ranges; {found['num_pairs']:,} pairs; {found['num_dropped']:,} dropped, settled in"
+        f" {found['settle_rounds']} rounds over {found['num_rank_ranges']} ranges of ranks",
         "",
         "| stage | tasks | wall s | CPU s | peak MB a task | MB written |",
         "|---|---|---|---|---|---|",

@@ -111,6 +111,8 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     ledger = settle_ledger(documents.ledger, dropped.counts)
     kept_bytes = sum(row.num_bytes for row in ledger.funnel() if row.stage == "kept")
     say(dropped.in_words())
+    for line in dropped.warnings({name: documents.ledger.documents(name, "kept") for name in ledger.read_documents}):
+        say(line)
 
     tokenizer, tokenizer_url = settle_tokenizer(
         runtime,

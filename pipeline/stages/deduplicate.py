@@ -43,6 +43,12 @@ LINES_PART_BYTES = 512_000_000
 MAX_PARTS = 1 << 14
 """A range of bands or content hashes is told by 16 leading bits or more."""
 
+LOST_FRACTION = 0.5
+"""A source that lost more of its documents as duplicates is named on the terminal and at the top of the report."""
+HUGE_FRACTION = 0.01
+MIN_HUGE = 1_000
+"""A cluster of so many documents, and of this share of all of them, is named on the terminal."""
+
 MAX_ROUNDS = 20
 """A round settles every chain one link further; real text needs two or three."""
 
@@ -62,6 +68,25 @@ class Dropped:
     """The largest: source and id of the keeper, num_exact and num_near that went for it."""
     templates: dict[str, tuple[int, list[dict[str, Any]]]] = field(default_factory=dict)
     """By source: how many template lines, and the commonest with the number of documents each was counted in."""
+
+    def warnings(self, num_documents: dict[str, int]) -> list[str]:
+        """What a person should look at before trusting the result. `num_documents` by source: what reading kept."""
+        lines = []
+        for source, before in sorted(num_documents.items()):
+            lost = sum(n for of_source, _, n, _ in self.counts if of_source == source)
+            if before and lost / before > LOST_FRACTION:
+                lines.append(
+                    f"warning: source {source} lost {lost:,} of {before:,} documents as duplicates: look at"
+                    " `python -m pipeline duplicates`"
+                )
+        for cluster in self.clusters:
+            size = cluster["num_exact"] + cluster["num_near"]
+            if size >= max(MIN_HUGE, HUGE_FRACTION * sum(num_documents.values())):
+                lines.append(
+                    f"warning: {size:,} documents ({cluster['num_near']:,} of them near duplicates) went for one,"
+                    f" {cluster['id']} of source {cluster['source']}"
+                )
+        return lines
 
     def in_words(self) -> str:
         """One line for the person who waits."""

@@ -58,8 +58,8 @@ def mixed_corpus(seed: int) -> list[Document]:
             body = f"Добрый день, уважаемые коллеги!\n{body}\n\n  С уважением, отдел поддержки и сопровождения\n"
         made.append((generator.choice("ab"), f"{number:03d}", body))
     for number in range(40):
-        source, _, text = generator.choice(made)
-        made.append((generator.choice("ab"), f"copy {number}", text.replace(" ", "  ") if number % 2 else text))
+        source, _, same = generator.choice(made)
+        made.append((generator.choice("ab"), f"copy {number}", same.replace(" ", "  ") if number % 2 else same))
         made.append((source, f"short {number}", " ".join(words(generator, 3))))
     return made
 
@@ -170,6 +170,10 @@ def test_many_identical_documents_are_one_and_cost_no_pairs(tmp_path: Path) -> N
     assert len(outcome.rows) == 29_999
     assert {row["keeper_id"] for row in outcome.rows} == {"00000"}
     assert outcome.dropped.clusters == ({"source": "a", "id": "00000", "num_exact": 29_999, "num_near": 0},)
+    assert outcome.dropped.warnings({"a": 30_000}) == [
+        "warning: source a lost 29,999 of 30,000 documents as duplicates: look at `python -m pipeline duplicates`",
+        "warning: 29,999 documents (0 of them near duplicates) went for one, 00000 of source a",
+    ]
 
 
 def test_the_keeper_is_of_higher_priority_then_longest_where_asked_then_of_smallest_id(tmp_path: Path) -> None:
