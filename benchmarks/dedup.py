@@ -49,7 +49,7 @@ SOURCES = (
     *("mails/r_lists", "mails/usrp_users"),
 )
 THRESHOLD = 0.8
-NUM_CURVE_PAIRS = 20_000
+NUM_CURVE_PAIRS = 100_000
 MAX_LABELLED = 500
 NUM_BRUTE = 5_000
 """Documents of a source that are compared with all others."""
