@@ -35,7 +35,8 @@ def run(title: str, program: str, *arguments: str) -> None:
 def main() -> None:
     """Build, show, verify, train, tell."""
     started = time.monotonic()
-    shutil.rmtree(OUTPUT, ignore_errors=True)
+    if OUTPUT.exists():
+        shutil.rmtree(OUTPUT)
     run("raw text to shards", "python", "pipeline/build.py", "examples/demo.yaml")
     run("what the data set holds", "python", "-m", "manifests", "show", MANIFEST)
     run("is it what it claims to be", "python", "-m", "manifests", "verify", MANIFEST)

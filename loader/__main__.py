@@ -6,19 +6,13 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 from loader.order import RunShape
 from loader.trace import TraceRequest, trace_lines
 from manifests import UserError, load
+from manifests.command_line import OneLineParser
 
 EXAMPLE = "python -m loader trace --manifest data/manifests/v1.json --global-batch 8 --world-size 2 --start 0 --steps 3"
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"{self.prog}: {message}; try {self.prog} --help\n")
-        raise SystemExit(2)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -59,8 +53,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m loader", description=__doc__, epilog=f"example: {EXAMPLE}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
+    parser = OneLineParser(prog="python -m loader", description=__doc__, epilog=f"example: {EXAMPLE}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=OneLineParser)
     trace = commands.add_parser(
         "trace",
         help="one JSON line a step and rank, without reading a shard",

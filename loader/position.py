@@ -12,7 +12,7 @@ from typing import Any
 
 from loader.order import SplitOrder
 from manifests.errors import UserError
-from manifests.strict import decode_fields
+from manifests.strict_json import decode_fields
 
 FORMAT = "shardmill-position/1"
 

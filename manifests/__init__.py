@@ -7,7 +7,8 @@
     <version>.json -> manifest.load -> Dataset -> shard.view_examples   (a loader)
                                                -> diff, verify, lineage.find_document   (`python -m manifests`)
 
-Every byte goes through storage.py, so a root is a local folder or s3://bucket/prefix. Imports none of our packages.
+Every byte goes through storage.py, so a root is a local folder or s3://bucket/prefix. yaml_config.py and config_help.py
+serve the commands of the packages above: one YAML file and --set -> frozen dataclasses. Imports none of our packages.
 """
 
 from manifests.canonical import CanonicalError, canonical_json, derived_seed, fingerprint

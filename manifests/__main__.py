@@ -8,11 +8,12 @@ import dataclasses
 import json
 import os
 import sys
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 
 from manifests import render
+from manifests.command_line import OneLineParser
 from manifests.diff import compare
 from manifests.errors import UserError
 from manifests.inputs import read_inputs
@@ -28,13 +29,6 @@ A manifest is <root>/manifests/<version>.json, on disk or on S3 (s3://bucket/pre
   python -m manifests verify data/manifests/v3.json
   python -m manifests where data/manifests/v3.json guide/install.md
 """
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line; argparse's own puts the usage above it."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def main(arguments: list[str]) -> int:
@@ -55,7 +49,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = OneLineParser(
         prog="python -m manifests",
         description="Looks at the versions of a data set.",
         epilog=_EXAMPLES,

@@ -24,7 +24,7 @@ from manifests.entries import (
 )
 from manifests.errors import UserError
 from manifests.shard import ExampleFormat, check_version_name
-from manifests.strict import check_keys, decode_fields
+from manifests.strict_json import check_keys, decode_fields
 
 __all__ = [
     "FORMAT",

@@ -39,7 +39,7 @@ def _of_response(error: "ClientError", url: str, operation: str) -> Exception:
     code = str(error.response.get("Error", {}).get("Code", ""))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     what = f"{operation} {url}: {code or 'no code'} (HTTP {status})"
-    if code == "NoSuchBucket":
+    if code in ("NoSuchBucket", "InvalidBucketName"):
         return UserError(f"{what}: there is no such bucket at {endpoint()}: create it, or mend the name")
     if code in _MISSING:
         return FileNotFoundError(2, "No such object", url)

@@ -28,6 +28,8 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from manifests import storage
+from manifests.command_line import OneLineParser
+from manifests.config_help import help_width
 from manifests.errors import UserError
 from manifests.inputs import inputs_digest, write_inputs
 from manifests.manifest import (
@@ -38,12 +40,12 @@ from manifests.manifest import (
     Split,
     TokenizerEntry,
     load,
-    manifest_url,
     save,
 )
 from manifests.shard import ExampleFormat
 from pipeline import base as continued
-from pipeline import report, runtime
+from pipeline import quarantine, report, runtime
+from pipeline.checks import check_places, check_version, existing_version
 from pipeline.config import BuildConfig, describe_config, determining, from_arguments, load_config
 from pipeline.inputs import Inputs
 from pipeline.ledger import Ledger, LedgerError
@@ -52,15 +54,8 @@ from pipeline.runs import bucket_totals
 from pipeline.runtime import BuildError, Runtime
 from pipeline.stages.deduplicate import deduplicate
 from pipeline.stages.encode import SPLITS, Encoded, encode
-from pipeline.stages.read import (
-    check_budget,
-    find_all_inputs,
-    list_or_none,
-    publish_quarantine,
-    read,
-    read_units,
-)
-from pipeline.stages.tokenizer import settle_tokenizer
+from pipeline.stages.read import check_budget, find_all_inputs, read, read_units
+from pipeline.stages.tokenizer import given_tokenizer, settle_tokenizer
 from pipeline.stages.write import write
 
 Say = Callable[[str], None]
@@ -98,13 +93,17 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     build_url = storage.join(root, ".build")
     base = continued.open_base(config)
 
+    existing = existing_version(config)
+    tokenizer_config = continued.tokenizer_config(config.tokenizer, base)
+    given = given_tokenizer(tokenizer_config)
+    check_version(existing, config, tokenizer=given.sha256 if given else None)
     found = find_all_inputs(config)
     num_input_bytes = sum(file.num_bytes for file in found.files)
     say(f"found {len(found.files):,} files, {num_input_bytes / 1e6:,.1f} MB, in {len(config.sources)} sources")
     documents = read(runtime, config, found)
-    check_version_is_free(config, inputs_digest(documents.inputs))
-    quarantined = list(publish_quarantine(root, config.version, documents.quarantine_urls))
-    check_budget(documents.ledger, config.bad_records.budget_fraction, f"{root}/quarantine/{config.version}")
+    check_version(existing, config, inputs=inputs_digest(documents.inputs))
+    quarantined = quarantine.publish(root, config.version, documents.quarantine_urls, num_first=report.MAX_LISTED)
+    check_budget(documents.ledger, config.bad_records.budget_fraction, quarantined.folder)
     say(f"read {documents.num_read:,} documents, kept {documents.num_kept:,} after cleaning and filters")
 
     dropped = deduplicate(runtime, root, config.version, documents.files, documents.lines, config.dedup, base)
@@ -120,8 +119,9 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
         documents.files,
         dropped,
         kept_bytes,
-        continued.tokenizer_config(config.tokenizer, base),
+        tokenizer_config,
         config.seed,
+        given,
     )
     tokenizer_entry = TokenizerEntry(
         path=f"tokenizers/{tokenizer.sha256}.json",
@@ -130,6 +130,7 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
         eos_id=tokenizer.eos_id,
         bos_id=tokenizer.bos_id,
     )
+    check_version(existing, config, tokenizer=tokenizer.sha256)
     example = ExampleFormat(
         seq_len=config.example.seq_len,
         dtype=ExampleFormat.dtype_for(tokenizer.vocab_size),
@@ -157,7 +158,9 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
         for split in SPLITS
     }
     shards = {
-        split: write(runtime, root, config.version, split, plans[split], encoded.runs[split], encoded.keys, example)
+        split: write(
+            runtime, root, config.version, split, plans[split], encoded.runs[split], encoded.keys, example, existing
+        )
         for split in SPLITS
     }
     splits = {split: Split.of(shards[split], seq_len=example.seq_len) for split in SPLITS}
@@ -208,8 +211,8 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     facts = report.Facts(
         ledger=ledger,
         plans=plans,
-        quarantined=quarantined[: report.MAX_LISTED],
-        num_quarantined=sum(record["num_records"] for record in quarantined),
+        quarantined=quarantined.first,
+        num_quarantined=quarantined.num_records,
         empty_files=[
             f"{row['source']}: {row['name']}" for row in documents.inputs.to_pylist() if not row["num_records"]
         ],
@@ -246,37 +249,6 @@ def check_tokens(encoded: Encoded, plans: Mapping[str, SplitPlan], splits: Mappi
         )
 
 
-def check_version_is_free(config: BuildConfig, digest_of_inputs: str) -> None:
-    """Refuse to build other content under a version that exists: its shards would be overwritten under a manifest that
-    lists them.
-    """
-    url = manifest_url(storage.absolute(config.output), config.version)
-    if not storage.exists(url):
-        return
-    existing = load(url).manifest
-    changed = [
-        f"{name} was {old!r} and is {new!r}"
-        for name, old, new in [
-            ("inputs.digest", existing.inputs.digest, digest_of_inputs),
-            *changed_keys("config", existing.config, determining(config)),
-        ]
-        if old != new
-    ]
-    if changed:
-        raise UserError(
-            f"version: {config.version} exists already with other content ({'; '.join(changed[:3])}): give this build"
-            " another version, or another output"
-        )
-
-
-def changed_keys(prefix: str, old: object, new: object) -> list[tuple[str, object, object]]:
-    """Dotted keys under which two configurations differ, with both values (None where a key is missing)."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        keys = sorted({*old, *new})
-        return [row for key in keys for row in changed_keys(f"{prefix}.{key}", old.get(key), new.get(key))]
-    return [(prefix, old, new)] if old != new else []
-
-
 def remove_orphans(manifest: Manifest, root: str) -> None:
     """Delete shards and lineage of this version that its manifest does not list.
 
@@ -286,7 +258,7 @@ def remove_orphans(manifest: Manifest, root: str) -> None:
     listed = {entry.path for split in manifest.splits.values() for entry in split.shards}
     for split in SPLITS:
         for folder, ending in (("shards", ".tar"), ("lineage", ".parquet")):
-            for url in list_or_none(storage.join(root, folder, split)):
+            for url in quarantine.storage_urls(storage.join(root, folder, split)):
                 name = storage.basename(url).removesuffix(ending)
                 of_this_version = name.rpartition("-")[0] == manifest.version
                 if of_this_version and f"shards/{split}/{name}.tar" not in listed:
@@ -327,13 +299,14 @@ def dry_run(config: BuildConfig, found: Inputs) -> str:
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
-    made = argparse.ArgumentParser(
+    made = OneLineParser(
         prog="python pipeline/build.py",
         description="Turn raw text into training shards and a manifest.",
-        epilog=f"{EXAMPLES}\nkeys of CONFIG.yaml, with defaults:\n{describe_config()}",
+        epilog=f"{EXAMPLES}\nkeys of CONFIG.yaml and of --set, with defaults (N counts from 0):\n"
+        f"{describe_config(help_width())}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("config", nargs="?", metavar="CONFIG.yaml", help="what to build; see examples/")
+    made.add_argument("config", nargs="?", metavar="CONFIG.yaml", help="what to build; see examples/local.yaml")
     made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one key, e.g. seed=7")
     made.add_argument("--dry-run", action="store_true", help="print files, bytes and tasks; read and write nothing")
     made.add_argument("--input", nargs="+", metavar="PATH", help="for a first try without a file: what to read")
@@ -366,11 +339,15 @@ def main(argv: Sequence[str]) -> int:
         sys.stderr.flush()
 
     try:
-        config = configuration(parser().parse_args(argv))
-        if "--dry-run" in argv:
-            sys.stdout.write(dry_run(config, find_all_inputs(config)) + "\n")
+        arguments = parser().parse_args(argv)
+        config = configuration(arguments)
+        # A wrong path or tokenizer is told at once, before Ray takes its seconds to start.
+        found = find_all_inputs(config)
+        check_places(config, found)
+        given_tokenizer(config.tokenizer)
+        if arguments.dry_run:
+            sys.stdout.write(dry_run(config, found) + "\n")
             return 0
-        find_all_inputs(config)  # a wrong path is told at once, before Ray takes its seconds to start
         ray_runtime = runtime.start_ray(
             build_url=storage.join(storage.absolute(config.output), ".build"),
             address=config.ray.address,
@@ -385,6 +362,9 @@ def main(argv: Sequence[str]) -> int:
         return 2
     except (BuildError, LedgerError) as error:
         say(f"build failed: {error}")
+        return 1
+    except OSError as error:
+        say(f"build failed: {error}: mend it, then run the same command again to go on from here")
         return 1
     except KeyboardInterrupt:
         say("interrupted: what is finished is kept, the same command goes on from there")

@@ -16,15 +16,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from manifests.config_help import describe
 from manifests.errors import UserError
 from manifests.shard import ExampleFormat
-from pipeline.strict import ConfigError, build, describe, read_yaml_file, set_value, setting
+from manifests.yaml_config import ConfigError, as_plain, build, read_yaml_file, set_value, setting
 
 __all__ = [
     "BadRecordsConfig",
     "BuildConfig",
     "CleanConfig",
-    "ConfigError",
     "DedupConfig",
     "ExampleConfig",
     "NearConfig",
@@ -49,6 +49,8 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 MIN_TRAINED_VOCAB_SIZE = 300
 MAX_TRAINED_VOCAB_SIZE = 1_000_000
 FIRST_TRY_VOCAB_SIZE = 8192
+# Copies of a document. A model that sees one text more often than this has long learned it by heart.
+MAX_WEIGHT = 1000
 
 
 def _check(holds: bool, field: str, value: object, allowed: str) -> None:
@@ -68,7 +70,7 @@ class SourceConfig:
 
     name: str = setting("what manifest and report call it: letters, digits, - and _")
     paths: tuple[str, ...] = setting("files, folders (recursive) and globs (* ? [] **), local or s3://bucket/key")
-    format: Literal["auto", "jsonl", "parquet", "text"] = setting("auto | jsonl | parquet | text", "auto")
+    format: Literal["auto", "jsonl", "parquet", "text"] = setting("auto: by content and name", "auto")
     text: str = setting("the field that holds the text; a.b for a field inside another", "text")
     id: str | None = setting(
         "the field that holds the id; a record without it, or null here: its place is its id", "id"
@@ -86,7 +88,12 @@ class SourceConfig:
             _check(path != "" and "\0" not in path, f"paths.{index}", path, "a path, a glob or s3://bucket/prefix")
         _check(self.text != "", "text", self.text, "a field's name")
         _check(self.id != "", "id", self.id, "a field's name, or null for ids by place")
-        _check(self.weight > 0, "weight", self.weight, "above 0 (to leave a source out, remove it)")
+        _check(
+            0 < self.weight <= MAX_WEIGHT,
+            "weight",
+            self.weight,
+            f"above 0, up to {MAX_WEIGHT} (to leave it out, remove it)",
+        )
         if self.preset is not None:
             _resolve(self.preset, "preset")
 
@@ -125,7 +132,7 @@ class NearConfig:
     bands: int = setting("bands of the signature; bands x rows = its length", 14)
     rows: int = setting("rows a band", 8)
     threshold: float = setting("Jaccard similarity from which a document counts as a near duplicate", 0.8)
-    templates: TemplatesConfig = setting("template lines:", TemplatesConfig)
+    templates: TemplatesConfig = setting("template lines", TemplatesConfig)
 
     def __post_init__(self) -> None:
         for name in ("ngram", "bands", "rows"):
@@ -141,7 +148,7 @@ class DedupConfig:
     keep: Literal["smallest_id", "longest"] = setting(
         "of duplicates from sources of equal priority: the longest text first, or smallest_id at once", "smallest_id"
     )
-    near: NearConfig = setting("near duplicates", NearConfig)
+    near: NearConfig = setting("near duplicates: MinHash, then exact similarity", NearConfig)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -248,18 +255,18 @@ class BuildConfig:
     base: str | None = setting(
         "manifest of the version this one continues: its shards are kept, new duplicates of its documents dropped", None
     )
-    sources: tuple[SourceConfig, ...] = setting("the input, a list of sources:")
-    clean: CleanConfig = setting("cleaning of the text:", CleanConfig)
+    sources: tuple[SourceConfig, ...] = setting("the input, a list of sources")
+    clean: CleanConfig = setting("cleaning of the text", CleanConfig)
     filters: Any = setting(
         "a preset's name, or a list of filters: names or {name: {setting: value}}; [] filters nothing", ()
     )
-    dedup: DedupConfig = setting("removal of duplicates:", DedupConfig)
-    tokenizer: TokenizerConfig = setting("the tokenizer:")
-    example: ExampleConfig = setting("the rows of the training set:", ExampleConfig)
-    shards: ShardsConfig = setting("the files of the training set:", ShardsConfig)
-    validation: ValidationConfig = setting("the validation split:", ValidationConfig)
-    bad_records: BadRecordsConfig = setting("the budget for unreadable records:", BadRecordsConfig)
-    ray: RayConfig = setting("where it runs:", RayConfig)
+    dedup: DedupConfig = setting("removal of duplicates", DedupConfig)
+    tokenizer: TokenizerConfig = setting("a given tokenizer, or one to train")
+    example: ExampleConfig = setting("the rows of the training set", ExampleConfig)
+    shards: ShardsConfig = setting("the files of the training set", ShardsConfig)
+    validation: ValidationConfig = setting("the validation split", ValidationConfig)
+    bad_records: BadRecordsConfig = setting("the budget for unreadable records", BadRecordsConfig)
+    ray: RayConfig = setting("where it runs", RayConfig)
     workers: int | None = setting("tasks at a time; null: as many as there are cores", None)
 
     def __post_init__(self) -> None:
@@ -305,7 +312,7 @@ def parse(values: Mapping[str, Any]) -> BuildConfig:
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> BuildConfig:
     """The config in the YAML file at `path` with each `a.b=c` of `overrides` applied in order."""
     values = read_yaml_file(path)
-    if not isinstance(values, dict):
+    if not values:
         raise ConfigError(str(path), "holds no keys: a config starts with `name:`; see examples/")
     for assignment in overrides:
         set_value(values, assignment)
@@ -346,23 +353,19 @@ def determining(config: BuildConfig) -> dict[str, Any]:
     tokenizer's hash cover their content, so a moved corpus gives the same digest. A source's filters are written out
     with every threshold, so a preset's name can never hide a change of what it stands for. Sources are sorted by name.
     """
-    values = dataclasses.asdict(config)
+    values = as_plain(config)
     for key in ("output", "workers", "ray", "bad_records", "filters", "base"):
         del values[key]
     del values["tokenizer"]["path"], values["tokenizer"]["engine"]
     values["sources"] = []
     for source in sorted(config.sources, key=lambda item: item.name):
-        entry = dataclasses.asdict(source)
+        entry = as_plain(source)
         del entry["paths"], entry["preset"]
-        entry["filters"] = [{name: _settings(chosen)} for name, chosen in resolved_filters(config, source)]
+        entry["filters"] = [{name: as_plain(chosen)} for name, chosen in resolved_filters(config, source)]
         values["sources"].append(entry)
     return values
 
 
-def _settings(chosen: Any) -> dict[str, Any]:
-    return {key: list(item) if isinstance(item, tuple) else item for key, item in dataclasses.asdict(chosen).items()}
-
-
-def describe_config() -> str:
-    """Every key, a line each, with its default in brackets and its meaning."""
-    return describe(BuildConfig)
+def describe_config(width: int) -> str:
+    """Every key with its default and meaning, in lines of up to `width` columns."""
+    return describe(BuildConfig, width)

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from manifests import storage
 from manifests.objects import ObjectInfo
-from pipeline.config import ConfigError, SourceConfig
+from manifests.yaml_config import ConfigError
+from pipeline.config import SourceConfig
 
 # A unit of work of some seconds: Ray starts 1,600 tasks a second and a worker reads 150 MB/s or more (text.md).
 TARGET_GROUP_BYTES = 64 << 20

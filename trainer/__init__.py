@@ -1,7 +1,7 @@
 """Train a language model on a manifest, and tell the truth about it.
 
     1. train.py      the command and the loop: config -> model -> steps -> final export
-    2. config.py     one YAML file plus --set, made into frozen dataclasses by strict.py
+    2. config.py     one YAML file plus --set, made into frozen dataclasses by manifests/yaml_config.py
     3. model.py      a Hugging Face directory, or random weights from a config; attention.py keeps documents apart
     4. parallel.py   torchrun's facts, the device mesh, FSDP2 over gloo or NCCL
     5. stream.py     loader -> the micro-batches of one step, and that step's digest

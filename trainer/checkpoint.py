@@ -25,12 +25,12 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_sharded
 
 from manifests import storage
 from manifests.errors import UserError
+from manifests.yaml_config import ConfigError
 from trainer import checkpoint_files as files
 from trainer import remote, rng
 from trainer.config import CheckpointConfig
 from trainer.parallel import Ranks
 from trainer.progress import Progress
-from trainer.strict import ConfigError
 
 FORMAT = "shardmill-checkpoint/1"
 
@@ -53,7 +53,9 @@ class Saved:
     @classmethod
     def from_json(cls, value: dict[str, Any], where: Path) -> Saved:
         if value["format"] != FORMAT:
-            raise ConfigError(f"{where}: its format is {value['format']}; this program reads {FORMAT}, use the other")
+            raise ConfigError(
+                str(where), f"its format is {value['format']}; this program reads {FORMAT}, use the other"
+            )
         names = ("loader", "facts", "unvalidated")
         return cls(progress=Progress(**value["progress"]), **{name: value[name] for name in names})
 
@@ -103,8 +105,9 @@ class Checkpoints:
                     step = copied
         if step is None and files.steps_in(self._root):
             raise ConfigError(
-                f"{self._root}: none of its {len(files.steps_in(self._root))} checkpoints is valid; restore one, or"
-                " move the folder away to start from the beginning"
+                str(self._root),
+                f"none of its {len(files.steps_in(self._root))} checkpoints is valid; restore one, or"
+                " move the folder away to start from the beginning",
             )
         return step
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.strict import ConfigError, flatten
+from manifests.yaml_config import ConfigError, flatten
 
 # Keys that say where and how a run is kept or computed, and leave its data, schedule and update rule alone.
 _SILENT = ("output", "checkpoint.", "validation.", "loader.num_workers", "loader.cache_")
@@ -20,14 +20,16 @@ def check(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     for name in sorted(saved["model"].keys() & now["model"].keys()):
         if saved["model"][name] != now["model"][name]:
             raise ConfigError(
-                f"model: {name} is {saved['model'][name]} in the checkpoint and {now['model'][name]} here;"
-                " give the old model, or another output for a new run"
+                "model",
+                f"{name} is {saved['model'][name]} in the checkpoint and {now['model'][name]} here;"
+                " give the old model, or another output for a new run",
             )
     old_rule, new_rule = (facts["config"]["optimizer"]["name"] for facts in (saved, now))
     if old_rule != new_rule:
         raise ConfigError(
-            f"optimizer.name: the checkpoint holds moments of {old_rule} and this run asks for {new_rule};"
-            " give the old name, or another output for a new run"
+            "optimizer.name",
+            f"the checkpoint holds moments of {old_rule} and this run asks for {new_rule};"
+            " give the old name, or another output for a new run",
         )
     notes = [
         f"note: {what} was {before}, is {after}"

@@ -16,10 +16,10 @@ from transformers.utils.logging import disable_progress_bar
 
 from manifests.canonical import derived_seed
 from manifests.manifest import Manifest
+from manifests.yaml_config import ConfigError
 from trainer.attention import document_mask
 from trainer.config import ModelConfig
 from trainer.parallel import Ranks, load_full_weights
-from trainer.strict import ConfigError
 
 # Small enough that a laptop makes several steps a second, large enough that the loss falls visibly within minutes.
 SMALL_LLAMA: dict[str, Any] = {
@@ -82,12 +82,12 @@ def plan_model(config: ModelConfig, manifest: Manifest) -> ModelPlan:
 
 def _read_config(path: Path, where: str) -> PretrainedConfig:
     if not path.exists():
-        raise ConfigError(f"{where}: {path} does not exist; give a Hugging Face directory or a config.json")
+        raise ConfigError(where, f"{path} does not exist; give a Hugging Face directory or a config.json")
     file = path / "config.json" if path.is_dir() else path
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{where}: cannot read {file}: {error}") from error
+        raise ConfigError(where, f"cannot read {file}: {error}") from error
     return _from_keys(values)
 
 
@@ -98,27 +98,30 @@ def _from_keys(values: dict[str, Any]) -> PretrainedConfig:
         return AutoConfig.for_model(model_type, **keys)
     except ValueError as error:
         reason = str(error).splitlines()[0][:200]
-        raise ConfigError(f"model.config: transformers refuses model_type {model_type!r}: {reason}") from error
+        raise ConfigError("model.config", f"transformers refuses model_type {model_type!r}: {reason}") from error
 
 
 def _check(config: PretrainedConfig, vocab_size: int, seq_len: int) -> None:
     if config.vocab_size < vocab_size:
         raise ConfigError(
-            f"model: its vocabulary has {config.vocab_size} entries and the manifest's tokenizer {vocab_size};"
-            " build the data set with the model's own tokenizer"
+            "model",
+            f"its vocabulary has {config.vocab_size} entries and the manifest's tokenizer {vocab_size};"
+            " build the data set with the model's own tokenizer",
         )
     longest = getattr(config, "max_position_embeddings", None)
     if longest is not None and longest < seq_len:
         raise ConfigError(
-            f"model: it knows {longest} positions and the manifest's examples have {seq_len} tokens;"
-            " build with example.seq_len at most that, or raise max_position_embeddings"
+            "model",
+            f"it knows {longest} positions and the manifest's examples have {seq_len} tokens;"
+            " build with example.seq_len at most that, or raise max_position_embeddings",
         )
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     window = getattr(config, "sliding_window", None)
     if (kinds != {"full_attention"} or window is not None) and (window is None or window < seq_len):
         raise ConfigError(
-            f"model: attention of kind {', '.join(sorted(kinds))} with window {window} is not supported at seq_len"
-            f" {seq_len}: the document mask is for full attention. Set sliding_window to null or shorten the examples"
+            "model",
+            f"attention of kind {', '.join(sorted(kinds))} with window {window} is not supported at seq_len"
+            f" {seq_len}: the document mask is for full attention. Set sliding_window to null or shorten the examples",
         )
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from manifests.yaml_config import ConfigError
 from trainer.config import OptimizerConfig
-from trainer.strict import ConfigError
 
 
 def _adamw(groups: list[dict[str, Any]], config: OptimizerConfig) -> torch.optim.Optimizer:
@@ -34,7 +34,7 @@ OPTIMIZERS: dict[str, Callable[[list[dict[str, Any]], OptimizerConfig], torch.op
 def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
     """The optimizer of config.name over `model`'s parameters; its rate is 0 until the loop sets one."""
     if config.name not in OPTIMIZERS:
-        raise ConfigError(f"optimizer.name: {config.name!r} is not one of {', '.join(sorted(OPTIMIZERS))}")
+        raise ConfigError("optimizer.name", f"{config.name!r} is not one of {', '.join(sorted(OPTIMIZERS))}")
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},

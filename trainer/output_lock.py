@@ -6,7 +6,7 @@ import fcntl
 from pathlib import Path
 from typing import IO
 
-from trainer.strict import ConfigError
+from manifests.yaml_config import ConfigError
 
 
 class OutputLock:
@@ -25,7 +25,7 @@ class OutputLock:
         except BlockingIOError:
             stream.close()
             raise ConfigError(
-                f"output: another run is training into {self._output}; wait for it, or give another output"
+                "output", f"another run is training into {self._output}; wait for it, or give another output"
             ) from None
         self._stream = stream
 

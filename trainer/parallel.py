@@ -15,8 +15,8 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from manifests.errors import UserError
+from manifests.yaml_config import ConfigError
 from trainer.config import MeshConfig
-from trainer.strict import ConfigError
 
 T = TypeVar("T")
 
@@ -91,8 +91,9 @@ def make_mesh(config: MeshConfig, ranks: Ranks) -> DeviceMesh:
     shard = config.shard if config.shard is not None else ranks.world_size // config.replicate
     if config.replicate * shard != ranks.world_size:
         raise ConfigError(
-            f"mesh: replicate {config.replicate} x shard {shard} is {config.replicate * shard} ranks and torchrun"
-            f" started {ranks.world_size}; make the product equal"
+            "mesh",
+            f"replicate {config.replicate} x shard {shard} is {config.replicate * shard} ranks and torchrun"
+            f" started {ranks.world_size}; make the product equal",
         )
     mesh = init_device_mesh(ranks.device.type, (config.replicate, shard), mesh_dim_names=("replicate", "shard"))
     # One copy: the flat mesh is plain FSDP; the 2-D one would add an all-reduce among one rank to every step.

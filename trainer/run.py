@@ -17,6 +17,7 @@ from torch import nn
 
 from loader import Loader
 from manifests.manifest import Dataset
+from manifests.yaml_config import ConfigError, as_plain
 from trainer import compatibility, rng
 from trainer.checkpoint import Checkpoints, Saved
 from trainer.code_version import code_version
@@ -32,7 +33,6 @@ from trainer.progress import Progress
 from trainer.schedule import Schedule, scaled_rate, warmup_examples
 from trainer.signals import EXIT_RESUME_ME, StopSignal
 from trainer.stream import StepStream, batch_digest
-from trainer.strict import ConfigError, as_plain
 
 # A first try must make many steps even of a small corpus; a real run states its batch.
 _DEFAULT_GLOBAL_BATCH = 8
@@ -218,7 +218,7 @@ def _output_folder(config: TrainConfig, dataset: Dataset) -> Path:
     output = config.output or f"runs/{dataset.manifest.name}-{dataset.manifest.version}"
     if "://" in output:
         raise ConfigError(
-            f"output: {output} is not a folder; give a local or shared one, and checkpoint.remote for copies"
+            "output", f"{output} is not a folder; give a local or shared one, and checkpoint.remote for copies"
         )
     return Path(output)
 
@@ -226,7 +226,7 @@ def _output_folder(config: TrainConfig, dataset: Dataset) -> Path:
 def _make_loader(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Loader:
     split = dataset.manifest.splits.get("train")
     if split is None or split.num_examples == 0:
-        raise ConfigError(f"{dataset.url}: its train split holds no examples; build the data set from more text")
+        raise ConfigError(dataset.url, "its train split holds no examples; build the data set from more text")
     settings = config.loader
     return Loader(
         dataset,

@@ -17,6 +17,8 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from manifests.command_line import OneLineParser
+from manifests.config_help import describe, help_width
 from manifests.errors import UserError
 from manifests.manifest import Dataset, load
 from trainer.config import TrainConfig, load_config
@@ -26,10 +28,16 @@ from trainer.parallel import process_group
 from trainer.run import Run, prepare
 from trainer.signals import StopSignal, die_with_launcher
 from trainer.step import train_step
-from trainer.strict import describe_keys
 
 # How long a rank other than the first waits, its line unsaid, for the launcher to end it after rank 0 has spoken.
 _SILENT_S = 10.0
+
+_EXAMPLES = """\
+examples:
+  python trainer/train.py --manifest data/manifests/v1.json
+  python trainer/train.py --manifest data/manifests/v1.json --config train.yaml --set steps=100 --set lr=1e-4
+  torchrun --nproc-per-node 8 trainer/train.py --manifest data/manifests/v1.json --config train.yaml
+"""
 
 
 class NotFiniteError(RuntimeError):
@@ -137,15 +145,19 @@ def _refuse(error: UserError, *, speaks: bool) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="train.py",
+    parser = OneLineParser(
+        prog="python trainer/train.py",
         description="Train a model on a manifest. With --manifest alone: a small Llama from random weights, one epoch.",
-        epilog="keys of the config file and of --set, with their defaults:\n" + "\n".join(describe_keys(TrainConfig)),
+        epilog=f"{_EXAMPLES}\nkeys of CONFIG.yaml and of --set, with defaults:\n{describe(TrainConfig, help_width())}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--manifest", required=True, help="<root>/manifests/<version>.json, local or s3://")
-    parser.add_argument("--config", type=Path, help="YAML file")
-    parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE", help="one key")
+    parser.add_argument(
+        "--manifest", required=True, metavar="MANIFEST", help="<root>/manifests/<version>.json, local or s3://"
+    )
+    parser.add_argument("--config", type=Path, metavar="CONFIG.yaml", help="how to train; see examples/train.yaml")
+    parser.add_argument(
+        "--set", dest="settings", action="append", default=[], metavar="KEY=VALUE", help="override one key, e.g. seed=7"
+    )
     return parser
 
 

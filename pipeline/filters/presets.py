@@ -86,6 +86,8 @@ def resolve(spec: str | Iterable[str | Mapping[str, Any]] | Mapping[str, Any]) -
         spec = PRESETS[_known(spec, PRESETS, "filters: no preset is called")]
     elif isinstance(spec, Mapping):
         spec = [spec]
+    elif not isinstance(spec, list | tuple):
+        raise UserError(f"filters: {spec!r} is neither a preset's name nor a list of filters: write [] for none")
     filters: dict[str, Any] = {}
     for entry in spec:
         for name, settings in _entry(entry).items():

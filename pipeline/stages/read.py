@@ -11,7 +11,6 @@ Memory is a few batches, whatever the size of a file.
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +32,6 @@ from pipeline.documents import (
     add_lines,
     documents_schema,
     in_groups,
-    read_columns,
     signature_column,
 )
 from pipeline.filters import judge_all
@@ -42,6 +40,7 @@ from pipeline.inputs import InputFile, Inputs, find_inputs, group_inputs
 from pipeline.kernels.ragged import take_lists
 from pipeline.kernels.text import Words, analyse
 from pipeline.ledger import Ledger
+from pipeline.quarantine import Quarantine
 from pipeline.readers import Fields, Records, read_file
 from pipeline.runtime import Runtime, Summary, Unit, short
 from pipeline.transforms import clean
@@ -57,19 +56,6 @@ MIN_BUDGET_RECORDS = 10
 """Bad records that never stop a build unless the budget is 0: a fraction of a small source would be less than one
 record.
 """
-
-QUARANTINE_SCHEMA = pa.schema(
-    [
-        ("source", pa.string()),
-        ("file", pa.string()),
-        ("place", pa.string()),
-        ("reason", pa.string()),
-        ("detail", pa.string()),
-        ("num_records", pa.int64()),
-        ("num_bytes", pa.int64()),
-        ("first_bytes", pa.binary()),
-    ]
-)
 
 
 def find_all_inputs(config: BuildConfig) -> Inputs:
@@ -104,7 +90,6 @@ def read_documents(task: ReadTask) -> Summary:
     """Write the unit's documents and, where there are any, its quarantined records; count where each record ended."""
     counts: Counter[tuple[str, str | None]] = Counter()
     sizes: Counter[tuple[str, str | None]] = Counter()
-    quarantined: list[dict[str, Any]] = []
     inputs: list[list[Any]] = []
     num_changed = num_counted = 0
     lines, uncounted = np.empty(0, LINE), [np.empty(0, np.uint64)]
@@ -117,13 +102,15 @@ def read_documents(task: ReadTask) -> Summary:
     with (
         storage.atomic_writer(task.documents_url) as stream,
         pq.ParquetWriter(stream, schema, compression="lz4", use_dictionary=False) as writer,
+        Quarantine(task.quarantine_url) as quarantine,
     ):
         for file in task.files:
+            check_unchanged(file)
             reading = read_file(file.url, format=task.format, fields=task.fields)
             for records in reading:
                 for bad in records.bad:
                     end("quarantine", bad.reason, bad.num_records, bad.num_bytes)
-                    quarantined.append({**dataclasses.asdict(bad), "source": task.source, "file": file.name})
+                quarantine.add(task.source, file.name, records.bad)
                 kept, changed = _keep(records, file, task, end)
                 num_changed += changed
                 if kept.num_rows:
@@ -134,17 +121,13 @@ def read_documents(task: ReadTask) -> Summary:
                         num_counted += num_documents
                         if sum(map(len, uncounted)) > MAX_UNCOUNTED:
                             lines, uncounted = add_lines(lines, np.concatenate(uncounted)), []
+            check_unchanged(file)
             summary = reading.summary
             inputs.append(
                 [task.source, file.name, file.url, summary.num_bytes, f"sha256:{summary.sha256}", summary.num_records]
             )
     lines = add_lines(lines, np.concatenate([*uncounted, np.empty(0, np.uint64)]))
     storage.write_bytes(task.lines_url, lines.tobytes())
-    files = [task.documents_url, task.lines_url]
-    if quarantined:
-        with storage.atomic_writer(task.quarantine_url) as stream:
-            pq.write_table(pa.Table.from_pylist(quarantined, schema=QUARANTINE_SCHEMA), stream, compression="zstd")
-        files.append(task.quarantine_url)
     return {
         "inputs": inputs,
         "ended": [
@@ -155,8 +138,21 @@ def read_documents(task: ReadTask) -> Summary:
         "num_quarantined": sum(n for (stage, _), n in counts.items() if stage == "quarantine"),
         "num_changed": num_changed,
         "num_counted": num_counted,
-        "files": files,
+        "files": [task.documents_url, task.lines_url, *([task.quarantine_url] if quarantine.num_rows else [])],
     }
+
+
+def check_unchanged(file: InputFile) -> None:
+    """UserError when a file is not the one that was listed: what was read of it may be neither the old nor the new."""
+    try:
+        identity = storage.stat(file.url).identity
+    except FileNotFoundError:
+        identity = "gone"
+    if identity != file.identity:
+        raise UserError(
+            f"source {file.source}: {file.url} changed while it was read (was {file.identity}, is {identity}): run the"
+            " same command again, and it is read as it is then"
+        )
 
 
 def _keep(records: Records, file: InputFile, task: ReadTask, end: Any) -> tuple[pa.Table, int]:
@@ -165,9 +161,9 @@ def _keep(records: Records, file: InputFile, task: ReadTask, end: Any) -> tuple[
     """
     documents = records.documents
     schema = documents_schema(task.near.bands * task.near.rows)
-    is_null = pc.is_null(documents["text"])
-    end("filter", "empty.null", pc.sum(is_null).as_py() or 0, 0)
-    documents = documents.filter(pc.invert(is_null))
+    if num_null := documents["text"].null_count:
+        end("filter", "empty.null", num_null, 0)
+        documents = documents.filter(pc.is_valid(documents["text"]))
     if not documents.num_rows:
         return schema.empty_table(), 0
     cleaned = clean(documents["text"].combine_chunks(), task.clean)
@@ -185,11 +181,14 @@ def _keep(records: Records, file: InputFile, task: ReadTask, end: Any) -> tuple[
     stays = np.flatnonzero(reason == 1)
     end("kept", None, len(stays), int(num_bytes[stays].sum()))
 
-    rows = pa.array(stays)
-    text = text.take(rows)
+    # Mostly all stay, and a copy of the text costs as much as hashing it.
+    ids = _ids(documents.select(["id", "record"]), file)
+    if len(stays) < len(text):
+        rows = pa.array(stays)
+        text, ids = text.take(rows), ids.take(rows)
     hashes = exact.content_hashes(text)
     kept = {
-        "id": _ids(documents.take(rows), file),
+        "id": ids,
         "text": text,
         "num_bytes": num_bytes[stays],
         "content_hash": pa.Array.from_buffers(
@@ -342,31 +341,6 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
         num_changed=sum(result["num_changed"] for result in results),
         lines=tuple(lines),
     )
-
-
-def publish_quarantine(root: str, version: str, urls: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-    """Copy quarantined records to their place under `<root>/quarantine/<version>/`, a file a unit that has any; yield
-    each record.
-
-    Files that an earlier, unfinished run of this version left there go first.
-    """
-    folder = storage.join(root, "quarantine", version)
-    written = []
-    for number, (source, url) in enumerate(urls):
-        written.append(storage.join(folder, f"{source}-{number:06d}.parquet"))
-        storage.write_bytes(written[-1], storage.read_bytes(url))
-        yield from read_columns(url).to_pylist()
-    for stale in list_or_none(folder):
-        if stale not in written:
-            storage.delete(stale)
-
-
-def list_or_none(folder: str) -> list[str]:
-    """Urls of the objects in a folder that may not exist."""
-    try:
-        return [info.url for info in storage.list_objects(folder)]
-    except FileNotFoundError:
-        return []
 
 
 def check_budget(ledger: Ledger, budget_fraction: float, where: str) -> None:

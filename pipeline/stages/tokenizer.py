@@ -64,6 +64,13 @@ def train(task: TrainTask) -> Summary:
     return {"url": url, "num_documents": len(texts), "files": [url]}
 
 
+def given_tokenizer(config: TokenizerConfig) -> Tokenizer | None:
+    """The tokenizer that the config names, None where one is to be trained. UserError says what is wrong with it."""
+    if config.path is None:
+        return None
+    return read_tokenizer(read_tokenizer_file(config.path), eos=config.eos, bos=config.bos)
+
+
 def settle_tokenizer(
     runtime: Runtime,
     root: str,
@@ -72,14 +79,14 @@ def settle_tokenizer(
     num_text_bytes: int,
     config: TokenizerConfig,
     seed: int,
+    given: Tokenizer | None,
 ) -> tuple[Tokenizer, str]:
-    """The tokenizer and the url of the data set's own copy of it."""
+    """The tokenizer, `given` or trained now, and the url of the data set's own copy of it."""
     folder = storage.join(root, "tokenizers")
-    if config.path is not None:
-        tokenizer = read_tokenizer(read_tokenizer_file(config.path), eos=config.eos, bos=config.bos)
-        url = storage.join(folder, f"{tokenizer.sha256}.json")
-        storage.write_bytes(url, tokenizer.data)
-        return tokenizer, url
+    if given is not None:
+        url = storage.join(folder, f"{given.sha256}.json")
+        storage.write_bytes(url, given.data)
+        return given, url
     assert config.train is not None, "the config holds path or train"
     task = TrainTask(
         files=tuple(files),

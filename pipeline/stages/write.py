@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from manifests import storage
 from manifests.canonical import fingerprint
+from manifests.errors import UserError
 from manifests.lineage import LINEAGE_SCHEMA, write_lineage
-from manifests.manifest import ShardEntry
+from manifests.manifest import Manifest, ShardEntry
 from manifests.shard import ExampleFormat, write_shard
 from pipeline.kernels.ragged import take_lists
 from pipeline.plan import ShardPlan, SplitPlan
@@ -35,6 +36,8 @@ class WriteTask:
     runs: tuple[Run, ...]
     shard_url: str
     lineage_url: str
+    expected_sha256: str | None
+    """Where the version exists already: what its manifest says of this shard, which must not change."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +69,12 @@ def write_one_shard(task: WriteTask) -> Summary:
             num_examples=plan.num_examples,
             format=task.example,
         )
+        if task.expected_sha256 not in (None, digest.sha256):
+            # Raised inside the writer: nothing appears under the shard's name.
+            raise UserError(
+                f"version: {task.version} exists already, and this build would write {task.shard_url} with sha256"
+                f" {digest.sha256} instead of {task.expected_sha256}: it was made by other code, give another version"
+            )
     lineage = _lineage(documents, first, end, seq_len)
     write_lineage(task.lineage_url, lineage)
     return {
@@ -130,8 +139,13 @@ def write(
     runs: Sequence[Run],
     run_keys: Sequence[str],
     example: ExampleFormat,
+    existing: Manifest | None,
 ) -> tuple[ShardEntry, ...]:
-    """Write all shards of a split; entries in shard order, paths relative to `root`."""
+    """Write all shards of a split; entries in shard order, paths relative to `root`.
+
+    Where the version exists already, each shard is only written again with the bytes its manifest names.
+    """
+    expected = {shard.path: shard.sha256 for shard in existing.splits[split].shards} if existing else {}
     units, paths = [], []
     for shard in plan.shards:
         name = f"{version}-{shard.shard:06d}"
@@ -144,6 +158,7 @@ def write(
             runs=needed,
             shard_url=storage.join(root, paths[-1]),
             lineage_url=storage.join(root, f"lineage/{split}/{name}.parquet"),
+            expected_sha256=expected.get(paths[-1]),
         )
         place: list[Any] = [split, version, shard.shard, shard.first_example, shard.num_examples, example.to_json()]
         units.append(

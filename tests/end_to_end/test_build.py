@@ -19,6 +19,7 @@ import webdataset
 from manifests.lineage import read_lineage
 from manifests.manifest import Dataset, load
 from manifests.shard import view_examples
+from pipeline.tokenization import train_tokenizer
 
 Build = Callable[..., subprocess.CompletedProcess[str]]
 ConfigFile = Callable[..., Path]
@@ -241,7 +242,7 @@ def test_a_changed_input_is_noticed_and_other_content_never_takes_an_existing_ve
     (corpus / "2.jsonl").write_text('{"id": 0, "text": "another text altogether"}\n', encoding="utf-8")
     refused = run_build(config_file(root, **changes))
     assert refused.returncode == 2
-    assert "version: v1 exists already with other content (inputs.digest was" in last_line(refused.stderr)
+    assert "version: v1 exists already with other content (digest.inputs was" in last_line(refused.stderr)
     assert files_below(root / "shards") == before
 
     second = run_build(config_file(root, version="v2", **changes))
@@ -250,6 +251,48 @@ def test_a_changed_input_is_noticed_and_other_content_never_takes_an_existing_ve
     assert load(last_line(second.stdout)).manifest.digest == load(last_line(fresh.stdout)).manifest.digest
     assert load(last_line(second.stdout)).manifest.digest != load(last_line(first.stdout)).manifest.digest
     assert files_below(root / "shards" / "train").keys() >= {"v1-000000.tar", "v2-000000.tar"}
+
+
+def test_another_tokenizer_never_takes_an_existing_version_either(
+    calm: Dataset, config_file: ConfigFile, run_build: Build, tmp_path: Path
+) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(f'{{"id": {i}, "text": "one two three {i}"}}\n' for i in range(300)), encoding="utf-8")
+    other = tmp_path / "tokenizer.json"
+    other.write_bytes(train_tokenizer(["four five six"], 300))
+    root = tmp_path / "data"
+    changes = {"sources": [{"name": "a", "paths": [str(corpus)]}], "example": {"seq_len": 16}}
+    own = calm.resolve(calm.manifest.tokenizer.path)
+    first = run_build(config_file(root, tokenizer={"path": own}, **changes))
+    assert first.returncode == 0, first.stderr
+    before = files_below(root)
+    second = run_build(config_file(root, tokenizer={"path": str(other)}, **changes))
+    assert second.returncode == 2
+    assert "version: v1 exists already with other content (digest.tokenizer was" in second.stderr
+    assert files_below(root) == before
+
+
+def test_a_file_that_changes_under_the_build_ends_it_with_one_line(
+    config_file: ConfigFile, tmp_path: Path, repository: Path
+) -> None:
+    """The file grows after it was listed, before a Ray worker can have been started to read it."""
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"text": "one"}\n', encoding="utf-8")
+    config = config_file(tmp_path / "data", sources=[{"name": "a", "paths": [str(corpus)]}])
+    build = subprocess.Popen(
+        [sys.executable, str(repository / "pipeline" / "build.py"), str(config)],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=repository,
+    )
+    assert build.stderr is not None
+    assert build.stderr.readline() == "found 1 files, 0.0 MB, in 1 sources\n"
+    with corpus.open("a", encoding="utf-8") as file:
+        file.write('{"text": "two"}\n')
+    _, rest = build.communicate(timeout=300)
+    assert build.returncode == 2
+    assert "corpus.jsonl changed while it was read" in last_line(rest)
+    assert "Traceback" not in rest
 
 
 def test_too_many_bad_records_stop_the_build_and_say_where_to_look(
@@ -296,19 +339,26 @@ def test_a_corpus_of_nothing_ends_well(config_file: ConfigFile, run_build: Build
             "nowhere.json",
         ),
         (["examples/demo.yaml", "--input", "x"], "--input"),
+        (["examples/demo.yaml", "--dry"], "unrecognized arguments: --dry"),
+        (["examples/demo.yaml", "--set", "filters=3"], "filters: 3 is neither a preset's name nor a list"),
+        (["examples/demo.yaml", "--set", "sources.0.weight=1e30"], "sources.0.weight"),
+        (["examples/demo.yaml", "--set", "ray.address=127.0.0.1:1"], "ray.address: no Ray answers at 127.0.0.1:1"),
+        (["examples/demo.yaml", "--set", "output=examples/sample/docs/out"], "examples/sample/docs, which source docs"),
+        (["examples/demo.yaml", "--set", "output=README.md"], "README.md is a file"),
         (["--input", "x"], "--output"),
     ],
 )
 def test_a_wrong_request_is_one_line_and_exit_code_2(
     run_build: Build, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    where = [] if arguments[0] in ("missing.yaml", "--input") else ["--set", f"output={tmp_path / 'data'}"]
-    result = run_build(*arguments, *where)
+    if arguments[0] == "examples/demo.yaml":
+        arguments = [arguments[0], "--set", f"output={tmp_path / 'data'}", *arguments[1:]]
+    result = run_build(*arguments)
     assert result.returncode == 2
     assert result.stdout == ""
     assert message in last_line(result.stderr)
-    assert "Traceback" not in result.stderr
-    assert [line for line in result.stderr.splitlines() if line.startswith("error: ")] == [last_line(result.stderr)]
+    assert len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "data").exists()
 
 
 def test_without_arguments_it_shows_an_example(run_build: Build) -> None:

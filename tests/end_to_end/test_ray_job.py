@@ -43,6 +43,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
             *RAY,
             *("start", "--head", "--block", "--num-cpus", "2", "--object-store-memory", "100000000"),
             *("--node-ip-address", "127.0.0.1", "--port", str(port), "--dashboard-port", str(dashboard)),
+            # The agent takes the jobs; at its usual port that of another Ray on this machine may already listen.
+            *("--dashboard-agent-listen-port", str(free_port())),
             # A short folder: Ray's sockets lie in it, and a socket's path has 107 bytes at most.
             *("--temp-dir", str(tmp_path_factory.mktemp("ray"))),
         ],
@@ -86,6 +88,23 @@ def wait_for_dashboard(port: int, head: subprocess.Popen[bytes]) -> None:
             return
 
 
+def submit(environment: dict[str, str], repository: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """`ray job submit`, again while the dashboard answers that its agent is not up yet."""
+    end = time.monotonic() + 90
+    while True:
+        job = subprocess.run(
+            [*RAY, "job", "submit", "--working-dir", ".", "--", *command],
+            cwd=repository,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        if "No available agent to submit job" not in job.stderr or time.monotonic() > end:
+            return job
+
+
 def test_a_submitted_job_builds_the_same_data_set_as_a_local_run(
     cluster: dict[str, str],
     config_file: Callable[..., Path],
@@ -94,17 +113,8 @@ def test_a_submitted_job_builds_the_same_data_set_as_a_local_run(
     tmp_path: Path,
 ) -> None:
     sources = [{"name": "mail", "paths": [str(repository / "examples" / "sample" / "mail")]}]
-    job = subprocess.run(
-        [
-            *(*RAY, "job", "submit", "--working-dir", ".", "--"),
-            *("python", "pipeline/build.py", str(config_file(tmp_path / "job", sources=sources))),
-        ],
-        cwd=repository,
-        env=cluster,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+    job = submit(
+        cluster, repository, "python", "pipeline/build.py", str(config_file(tmp_path / "job", sources=sources))
     )
     assert job.returncode == 0, job.stdout + job.stderr
     assert f"{tmp_path}/job/manifests/v1.json\n" in job.stdout

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.config import ConfigError, SourceConfig
+from manifests.yaml_config import ConfigError
+from pipeline.config import SourceConfig
 from pipeline.inputs import InputFile, find_inputs, group_inputs
 
 

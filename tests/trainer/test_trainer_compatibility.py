@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from manifests.yaml_config import ConfigError
 from trainer.compatibility import check
-from trainer.strict import ConfigError
 
 
 def facts(**changes: Any) -> dict[str, Any]:

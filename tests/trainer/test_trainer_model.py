@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from manifests import Manifest, load
+from manifests.yaml_config import ConfigError
 from tests.trainer.trainer_datasets import TINY_MODEL, VOCAB_SIZE, write_dataset
 from trainer.attention import document_mask
 from trainer.config import ModelConfig
 from trainer.loss import count_labels, token_loss_sum
 from trainer.model import build_model, full_weights, logits_of, num_parameters, plan_model
-from trainer.strict import ConfigError
 
 PACKED = {
     "document_ids": torch.tensor([[0, 0, 0, 1, 1, 1, 1, 2]]),
