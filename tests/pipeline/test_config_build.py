@@ -70,7 +70,19 @@ def test_a_minimal_config_is_filled_in_with_the_defaults(load):
         ),
         "clean": {"unicode": "nfc", "control_characters": "remove", "newlines": "unify", "zero_width": "remove"},
         "filters": (),
-        "dedup": {"exact": True, "near": {"enabled": True, "ngram": 5, "bands": 14, "rows": 8, "threshold": 0.8}},
+        "base": None,
+        "dedup": {
+            "exact": True,
+            "keep": "smallest_id",
+            "near": {
+                "enabled": True,
+                "ngram": 5,
+                "bands": 14,
+                "rows": 8,
+                "threshold": 0.8,
+                "templates": {"enabled": True, "fraction": 0.02, "min_documents": 100},
+            },
+        },
         "tokenizer": {"path": None, "train": {"vocab_size": 1000}, "engine": "auto", "eos": None, "bos": None},
         "example": {"seq_len": 4096, "packing": "concat"},
         "shards": {"max_bytes": 256_000_000},
@@ -105,11 +117,11 @@ def test_set_takes_lists_and_texts_with_equals_signs(load):
         ("name.x=2", "name: is 'demo' and has no \"x\" inside: set name as a whole"),
         ("seed=[", "--set seed: line 1, column 2: expected the node content, but found '<stream end>'"),
         ("sede=7",
-         'sede: there is no such key; did you mean "seed"? known: bad_records, clean, dedup, example, filters, '
+         'sede: there is no such key; did you mean "seed"? known: bad_records, base, clean, dedup, example, filters, '
          "name, output, ray, seed, shards, sources, tokenizer, validation, version, workers"),
         ("dedup.near.treshold=0.5",
          'dedup.near.treshold: there is no such key; did you mean "threshold"? known: bands, '
-         "enabled, ngram, rows, threshold"),
+         "enabled, ngram, rows, templates, threshold"),
         ("sources.0.path=x",
          'sources.0.path: there is no such key; did you mean "paths"? known: format, id, name, paths, '
          "preset, priority, text, weight"),
@@ -133,7 +145,7 @@ def test_set_takes_lists_and_texts_with_equals_signs(load):
         ("sources.0.paths=[1]",
          "sources.0.paths.0: is the number 1, expected text (quote it if it looks like a "
          "number)"),
-        ("sources.0.weight=0", "sources.0.weight: is 0.0, allowed: above 0 (to leave a source out, remove it)"),
+        ("sources.0.weight=0", "sources.0.weight: is 0.0, allowed: above 0, up to 1000 (to leave it out, remove it)"),
         ("sources.0.name=a b",
          "sources.0.name: is 'a b', allowed: 1 to 40 letters, digits, - and _ (no dots, it names "
          "files)"),
