@@ -87,7 +87,7 @@ def sign(group: int, num_documents: int, num_parts: int, url: str) -> Summary:
     records = np.empty(hashes.size, BAND)
     document = group * GROUP + np.arange(num_documents)
     records["hash"] = hashes.ravel()
-    # Ranks that have nothing to do with the order of reading, as in a build: a bijection of the numbers.
+    # The rank is the number, and a revision stands in its original's group: so no edge crosses ranges of ranks here.
     records["place"] = np.repeat(places(document, np.full(num_documents, TEXT_BYTES)), BANDS)
     records["document"] = np.repeat(document, BANDS)
     part = (records["hash"] >> np.uint64(40)).astype(np.int64) * num_parts >> 24
