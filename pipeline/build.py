@@ -43,6 +43,7 @@ from manifests.manifest import (
     save,
 )
 from manifests.shard import ExampleFormat
+from pipeline import base as continued
 from pipeline import quarantine, report, runtime
 from pipeline.checks import check_places, check_version, existing_version
 from pipeline.config import BuildConfig, describe_config, determining, from_arguments, load_config
@@ -91,9 +92,11 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     clock = time.monotonic()
     root = storage.absolute(config.output)
     build_url = storage.join(root, ".build")
+    base = continued.open_base(config)
 
     existing = existing_version(config)
-    given = given_tokenizer(config.tokenizer)
+    tokenizer_config = continued.tokenizer_config(config.tokenizer, base)
+    given = given_tokenizer(tokenizer_config)
     check_version(existing, config, tokenizer=given.sha256 if given else None)
     found = find_all_inputs(config)
     num_input_bytes = sum(file.num_bytes for file in found.files)
@@ -106,13 +109,29 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     check_budget(documents.ledger, config.bad_records.budget_fraction, quarantined.folder)
     say(f"read {documents.num_read:,} documents, kept {documents.num_kept:,} after cleaning and filters")
 
-    dropped = deduplicate(runtime, build_url, documents.files, config.dedup)
+    dropped = deduplicate(runtime, root, config.version, documents.files, documents.lines, config.dedup, base)
     ledger = settle_ledger(documents.ledger, dropped.counts)
     kept_bytes = sum(row.num_bytes for row in ledger.funnel() if row.stage == "kept")
     say(dropped.in_words())
+    for line in dropped.warnings({name: documents.ledger.documents(name, "kept") for name in ledger.read_documents}):
+        say(line)
 
     tokenizer, tokenizer_url = settle_tokenizer(
-        runtime, root, documents.files, dropped, kept_bytes, config.tokenizer, config.seed, given
+        runtime,
+        root,
+        documents.files,
+        dropped,
+        kept_bytes,
+        tokenizer_config,
+        config.seed,
+        given,
+    )
+    tokenizer_entry = TokenizerEntry(
+        path=f"tokenizers/{tokenizer.sha256}.json",
+        sha256=tokenizer.sha256,
+        vocab_size=tokenizer.vocab_size,
+        eos_id=tokenizer.eos_id,
+        bos_id=tokenizer.bos_id,
     )
     if given is None:
         say(tokenizer_in_words(tokenizer, config.tokenizer))
@@ -122,6 +141,7 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
         dtype=ExampleFormat.dtype_for(tokenizer.vocab_size),
         packing=config.example.packing,
     )
+    continued.check_tokenizer(tokenizer_entry, example, base)
     encoded = encode(
         runtime,
         build_url,
@@ -147,29 +167,24 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
 
     inputs_path = f"inputs/{config.version}.parquet"
     write_inputs(storage.join(root, inputs_path), documents.inputs)
+    sources = {
+        source.name: SourceEntry(
+            weight=source.weight,
+            documents_read=ledger.read_documents[source.name],
+            documents_kept=ledger.documents(source.name, "kept"),
+            tokens=encoded.num_tokens[source.name],
+        )
+        for source in config.sources
+    }
     manifest = Manifest(
         name=config.name,
         version=config.version,
-        parent=None,
-        tokenizer=TokenizerEntry(
-            path=f"tokenizers/{tokenizer.sha256}.json",
-            sha256=tokenizer.sha256,
-            vocab_size=tokenizer.vocab_size,
-            eos_id=tokenizer.eos_id,
-            bos_id=tokenizer.bos_id,
-        ),
+        parent=continued.parent(base),
+        tokenizer=tokenizer_entry,
         example=example,
-        splits=splits,
-        sources={
-            source.name: SourceEntry(
-                weight=source.weight,
-                documents_read=ledger.read_documents[source.name],
-                documents_kept=ledger.documents(source.name, "kept"),
-                tokens=encoded.num_tokens[source.name],
-            )
-            for source in config.sources
-        },
-        funnel=ledger.funnel(),
+        splits=continued.join_splits(splits, base, example.seq_len),
+        sources=continued.join_sources(sources, base),
+        funnel=continued.join_funnels(ledger.funnel(), base),
         inputs=InputsEntry(
             num_files=documents.inputs.num_rows,
             num_bytes=sum(documents.inputs["num_bytes"].to_pylist()),
@@ -203,6 +218,8 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
         ],
         skipped_files=[storage.basename(file.url) for file in found.skipped],
         num_pairs=dropped.num_pairs,
+        clusters=dropped.clusters,
+        templates=dropped.templates,
         cleaned_documents=documents.num_changed,
         redacted=documents.redacted,
     )

@@ -32,6 +32,7 @@ __all__ = [
     "RedactConfig",
     "ShardsConfig",
     "SourceConfig",
+    "TemplatesConfig",
     "TokenizerConfig",
     "TrainConfig",
     "ValidationConfig",
@@ -137,6 +138,19 @@ class RedactConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class TemplatesConfig:
+    """Lines that many documents of a source share: they do not count as similarity."""
+
+    enabled: bool = setting("whether such lines are left out when documents are compared", True)
+    fraction: float = setting("share of a source's documents from which a line counts as template", 0.02)
+    min_documents: int = setting("and documents it has to stand in at least", 100)
+
+    def __post_init__(self) -> None:
+        _check(0 < self.fraction <= 1, "fraction", self.fraction, "above 0, up to 1")
+        _check(self.min_documents >= 2, "min_documents", self.min_documents, "2 or more")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class NearConfig:
     """Near duplicates: MinHash candidates, each verified by exact Jaccard similarity."""
 
@@ -145,6 +159,7 @@ class NearConfig:
     bands: int = setting("bands of the signature; bands x rows = its length", 14)
     rows: int = setting("rows a band", 8)
     threshold: float = setting("Jaccard similarity from which a document counts as a near duplicate", 0.8)
+    templates: TemplatesConfig = setting("template lines", TemplatesConfig)
 
     def __post_init__(self) -> None:
         for name in ("ngram", "bands", "rows"):
@@ -157,6 +172,9 @@ class DedupConfig:
     """Which duplicates are removed."""
 
     exact: bool = setting("whether documents with equal text are removed (white space aside)", True)
+    keep: Literal["smallest_id", "longest"] = setting(
+        "of duplicates from sources of equal priority: the longest text first, or smallest_id at once", "smallest_id"
+    )
     near: NearConfig = setting("near duplicates: MinHash, then exact similarity", NearConfig)
 
 
@@ -261,6 +279,9 @@ class BuildConfig:
     version: str = setting("this version's name: letters, digits, - and _", "v1")
     seed: int = setting("decides the order of documents and the validation split", 0)
     output: str = setting("root of the data set: a folder or s3://bucket/prefix")
+    base: str | None = setting(
+        "manifest of the version this one continues: its shards are kept, new duplicates of its documents dropped", None
+    )
     sources: tuple[SourceConfig, ...] = setting("the input, a list of sources")
     clean: CleanConfig = setting("cleaning of the text", CleanConfig)
     redact: RedactConfig = setting("people's data and secrets", RedactConfig)
@@ -355,13 +376,13 @@ def resolved_filters(config: BuildConfig, source: SourceConfig) -> Any:
 def determining(config: BuildConfig) -> dict[str, Any]:
     """The part that decides the data, defaults filled in, as plain JSON values: the manifest's `config`.
 
-    Left out: output, workers, ray and bad_records (how and where, not what); the tokenizer's engine, since every engine
-    gives the same ids; and every path: the inputs' digest and the tokenizer's hash cover their content, so a moved
-    corpus gives the same digest. A source's filters are written out with every threshold, so a preset's name can never
-    hide a change of what it stands for. Sources are sorted by name.
+    Left out: output, workers, ray and bad_records (how and where, not what); base, which the manifest's parent names;
+    the tokenizer's engine, since every engine gives the same ids; and every path: the inputs' digest and the
+    tokenizer's hash cover their content, so a moved corpus gives the same digest. A source's filters are written out
+    with every threshold, so a preset's name can never hide a change of what it stands for. Sources are sorted by name.
     """
     values = as_plain(config)
-    for key in ("output", "workers", "ray", "bad_records", "filters"):
+    for key in ("output", "workers", "ray", "bad_records", "filters", "base"):
         del values[key]
     del values["tokenizer"]["path"], values["tokenizer"]["engine"]
     values["sources"] = []

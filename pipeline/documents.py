@@ -4,15 +4,19 @@
     text         large_string   cleaned
     num_bytes    int64          UTF-8 bytes of text
     content_hash binary(16)     of the normalised text: equal means exact duplicate
-    bands        binary(8 * b)  MinHash band hashes; null for documents too short for a shingle
+    text_hash    uint64         of the text as it stands: decides between documents equal in all else
+    signature    binary(4 * p)  MinHash of p permutations; null for documents too short for a shingle
 
 One row group a batch of some 16 MB of text, so that a few documents can be fetched without the file. lz4 costs 412 MB
 of text per core-second to write and 332 to read, zstd 410 and 151: read twice or more, lz4 is the cheaper one. The file
 lives under `.build` and is no contract.
+
+Beside it lies a file of the unit's lines, LINE records sorted by hash: in how many of its documents each line stands.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -21,31 +25,94 @@ import pyarrow.parquet as pq
 from manifests import storage
 from pipeline.identity import CONTENT_HASH_BYTES
 
+LINE = np.dtype([("hash", "<u8"), ("count", "<i8")])
 
-def documents_schema(bands: int) -> pa.Schema:
-    """The schema for `bands` bands; with 0, near duplicates are not looked for and the column is all null."""
+GROUP_DOCUMENTS = 2_000_000
+GROUP_BYTES = 256_000_000
+"""A group of files is what one deduplication task goes through: few enough documents for its records to fit in memory
+(700 MB of band records), enough text for a task of seconds.
+"""
+MAX_GROUPS = 4096
+"""Where that would make more groups than this, they hold more text each: every group reads a piece of every other's
+output, and pieces should be large.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentsFile:
+    """What a read unit kept, as later stages see it."""
+
+    key: str
+    """Fingerprint of the read unit."""
+    url: str
+    source: str
+    priority: int
+    num_documents: int
+    first_document: int
+    """Its first document's number in the build."""
+    num_bytes: int = 0
+    """UTF-8 bytes of text."""
+    group: int = 0
+
+
+def in_groups(files: Sequence[DocumentsFile]) -> tuple[DocumentsFile, ...]:
+    """The files with their groups: neighbours, until a group has enough."""
+    most_bytes = max(GROUP_BYTES, sum(file.num_bytes for file in files) // MAX_GROUPS)
+    grouped: list[DocumentsFile] = []
+    group = num_documents = num_bytes = 0
+    for file in files:
+        if num_documents and (
+            num_documents + file.num_documents > GROUP_DOCUMENTS or num_bytes + file.num_bytes > most_bytes
+        ):
+            group, num_documents, num_bytes = group + 1, 0, 0
+        num_documents, num_bytes = num_documents + file.num_documents, num_bytes + file.num_bytes
+        grouped.append(replace(file, group=group))
+    return tuple(grouped)
+
+
+def documents_schema(num_permutations: int) -> pa.Schema:
+    """The schema for signatures of so many permutations; where near duplicates are not looked for, all are null."""
     return pa.schema(
         [
             ("id", pa.large_string()),
             ("text", pa.large_string()),
             ("num_bytes", pa.int64()),
             ("content_hash", pa.binary(CONTENT_HASH_BYTES)),
-            ("bands", pa.binary(8 * max(1, bands))),
+            ("text_hash", pa.uint64()),
+            ("signature", pa.binary(4 * num_permutations)),
         ]
     )
 
 
-def band_column(hashes: np.ndarray, has_signature: np.ndarray) -> pa.Array:
-    """uint64 (n, bands) as the column `bands`, null where a document has no signature."""
-    num_documents, bands = hashes.shape
-    values = pa.py_buffer(np.ascontiguousarray(hashes.astype("<u8")))
+def signature_column(signatures: np.ndarray, has_signature: np.ndarray) -> pa.Array:
+    """uint32 (n, permutations) as the column `signature`, null where a document has none."""
+    num_documents, num_permutations = signatures.shape
+    values = pa.py_buffer(np.ascontiguousarray(signatures.astype("<u4")))
     validity = pa.array(has_signature, pa.bool_()).buffers()[1]
     return pa.Array.from_buffers(
-        pa.binary(8 * bands),
+        pa.binary(4 * num_permutations),
         num_documents,
         [validity, values],
         null_count=int(num_documents - np.count_nonzero(has_signature)),
     )
+
+
+def add_lines(counted: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+    """LINE (k,), sorted by hash: `counted` with one more for each of `hashes`, uint64 (m,)."""
+    new, counts = np.unique(hashes, return_counts=True)
+    added = np.empty(len(new), LINE)
+    added["hash"], added["count"] = new, counts
+    return sum_lines([counted, added])
+
+
+def sum_lines(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """LINE (k,), sorted by hash: equal hashes of all parts added up."""
+    lines = np.concatenate([np.empty(0, LINE), *parts])
+    hashes, place = np.unique(lines["hash"], return_inverse=True)
+    total = np.zeros(len(hashes), LINE)
+    total["hash"] = hashes
+    np.add.at(total["count"], place, lines["count"])
+    return total
 
 
 def fixed_bytes(column: pa.ChunkedArray, width: int) -> np.ndarray:

@@ -3,7 +3,7 @@ text out.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
@@ -38,6 +38,10 @@ class Facts:
     """Documents whose text a transform changed."""
     redacted: Mapping[str, int]
     """Replacements by redaction rule."""
+    clusters: Sequence[Mapping[str, Any]] = ()
+    """The largest clusters of duplicates: source and id of the keeper, num_exact and num_near that went for it."""
+    templates: Mapping[str, tuple[int, Sequence[Mapping[str, Any]]]] = field(default_factory=dict)
+    """By source: how many template lines it has, and the commonest (line, count)."""
 
 
 def in_words(manifest: Manifest, report_url: str) -> str:

@@ -7,7 +7,7 @@ imported for every `--help`, so what is slow to load (numba, Ray) is imported in
 import argparse
 from typing import Protocol
 
-from pipeline.commands import inspect, read
+from pipeline.commands import duplicates, inspect, read
 
 
 class Command(Protocol):
@@ -21,6 +21,7 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, Command] = {
+    "duplicates": duplicates,
     "inspect": inspect,
     "read": read,
 }

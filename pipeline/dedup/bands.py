@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.dedup.records import PAIR
 from pipeline.kernels.arrow import readonly
 from pipeline.kernels.compiled import kernel
 from pipeline.kernels.hashing import START, absorb, mix64
@@ -32,32 +33,26 @@ def band_hashes(signatures: np.ndarray, *, bands: int = DEFAULT_BANDS, rows: int
     return result
 
 
-def candidates(band_hash: np.ndarray, document: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """int64 (k, 2): pairs [member, canonical] worth comparing, sorted, each once. Inputs have shape (m,): band records.
+def star_pairs(records: np.ndarray, bucket: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(PAIR (k,), the last bucket's first record): pairs worth comparing from BAND records sorted by hash, then place.
 
     A bucket is the records of one hash; its canonical document is the one of lowest rank, and every other member is
-    paired with that one alone. So a bucket of a million gives 999,999 pairs, not 500 billion, and one sort is all the
-    work.
+    paired with that one alone. So a bucket of a million gives 999,999 pairs, not 500 billion. Records may come in
+    pieces, a bucket over many of them: `bucket` BAND (0 or 1,) is what the call before returned.
 
     What a star leaves out: members that resemble each other but not the canonical document are not paired in this
-    bucket. Call again with the records of the members that were found unlike it, and the next of them in rank becomes
-    canonical.
+    bucket. They meet in others; in how many is measured (benchmarks/dedup.py).
     """
-    order = np.lexsort((rank, band_hash))
-    hashes, documents = band_hash[order], document[order].astype(np.int64)
-    if len(hashes) == 0:
-        return np.empty((0, 2), dtype=np.int64)
-    opens = np.concatenate(([True], hashes[1:] != hashes[:-1]))
-    canonical = documents[opens][np.cumsum(opens) - 1]
-    pairs = np.stack((documents, canonical), axis=1)[documents != canonical]
-    return unique_pairs(pairs)
-
-
-def unique_pairs(pairs: np.ndarray) -> np.ndarray:
-    """The distinct rows of int64 (k, 2), sorted by first then second."""
-    pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
-    changes = np.any(pairs[1:] != pairs[:-1], axis=1)
-    return pairs[np.concatenate((np.ones(min(1, len(pairs)), dtype=bool), changes))]
+    records = np.concatenate([bucket, records])
+    if not len(records):
+        return np.empty(0, PAIR), bucket
+    opens = np.concatenate(([True], records["hash"][1:] != records["hash"][:-1]))
+    first = np.flatnonzero(opens)[np.cumsum(opens) - 1]
+    rows = np.flatnonzero(records["place"] != records["place"][first])
+    pairs = np.empty(len(rows), PAIR)
+    pairs["member"], pairs["member_document"] = records["place"][rows], records["document"][rows]
+    pairs["other"], pairs["other_document"] = records["place"][first[rows]], records["document"][first[rows]]
+    return pairs, records[first[-1:]]
 
 
 def probability(similarity: npt.ArrayLike, *, bands: int = DEFAULT_BANDS, rows: int = DEFAULT_ROWS) -> np.ndarray:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from pipeline.kernels.arrow import text_buffers
 from pipeline.kernels.compiled import kernel
+from pipeline.kernels.hashing import hash_bytes
 from pipeline.kernels.unicode import SPACE, character_table, decode_multibyte
 
 HASH_NUM_BYTES = 16
@@ -37,25 +38,35 @@ def content_hashes(text: pa.LargeStringArray) -> np.ndarray:
     return np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 2)
 
 
-def keepers(hashes: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """int64 (n,): for each document the one of lowest rank among those of its hash, itself where it is that one.
+def text_hashes(text: pa.LargeStringArray) -> np.ndarray:
+    """uint64 (n,): a hash of each text as it stands, white space included.
 
-    `hashes` uint64 (n, 2) as `content_hashes` gives them; `rank` int64 (n,), no two alike. Costs one sort.
-
-    >>> hashes a, b, a, a with ranks 3, 0, 1, 2  ->  [2, 1, 2, 2]
+    Of documents equal in all else it says which one stays, so that the bytes written do not hang on who came first.
     """
-    keeper = np.arange(len(hashes), dtype=np.int64)
-    if len(hashes) == 0:
-        return keeper
-    order = np.lexsort((rank, hashes[:, 1], hashes[:, 0]))
+    data, offsets = text_buffers(text)
+    hashes = np.empty(len(offsets) - 1, np.uint64)
+    _text_hashes(data, offsets, hashes)
+    return hashes
+
+
+def groups(hashes: np.ndarray) -> np.ndarray:
+    """int64 (n,): a number for each document, the same for equal hashes. `hashes` uint64 (n, 2). Costs one sort."""
+    group = np.empty(len(hashes), np.int64)
+    order = np.lexsort((hashes[:, 1], hashes[:, 0]))
     ordered = hashes[order]
-    opens = np.concatenate(([True], np.any(ordered[1:] != ordered[:-1], axis=1)))
-    keeper[order] = order[opens][np.cumsum(opens) - 1]
-    return keeper
+    changes = np.any(ordered[1:] != ordered[:-1], axis=1)
+    group[order] = np.concatenate((np.zeros(min(1, len(hashes)), np.int64), np.cumsum(changes)))
+    return group
 
 
 # Lead bytes of the white space outside ASCII (U+0085, U+00A0, U+1680, U+2000 ... U+3000): all others are copied unseen.
 _SPACE_LEADS = (0xC2, 0xE1, 0xE2, 0xE3)
+
+
+@kernel
+def _text_hashes(data: Any, offsets: Any, hashes: Any) -> None:
+    for document in range(len(hashes)):
+        hashes[document] = hash_bytes(data, offsets[document], offsets[document + 1])
 
 
 @kernel

@@ -1,4 +1,6 @@
-"""The exact Jaccard similarity of proposed pairs, from their shingle sets."""
+"""The Jaccard similarity of proposed pairs: exact from shingle sets, estimated from signatures where texts are not at
+hand.
+"""
 
 from typing import Any
 
@@ -19,6 +21,15 @@ def jaccard_pairs(shingles: np.ndarray, offsets: np.ndarray, pairs: np.ndarray) 
     pairs = readonly(pairs.reshape(-1, 2), np.int64)
     _jaccard_pairs(readonly(shingles, np.uint64), readonly(offsets, np.int64), pairs, result)
     return result
+
+
+def estimated_pairs(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """float64 (k,): the share of equal entries of two signatures, uint32 (k, p) each.
+
+    Its standard error is sqrt(J * (1 - J) / p): 0.038 at J = 0.8 with 112 permutations.
+    """
+    equal: np.ndarray = np.mean(left == right, axis=1) if len(left) else np.empty(0)
+    return equal
 
 
 @kernel

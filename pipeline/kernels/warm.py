@@ -4,9 +4,10 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.dedup.bands import band_hashes
-from pipeline.dedup.components import resolve
-from pipeline.dedup.exact import content_hashes
+from pipeline.dedup.components import empty_edges, settle
+from pipeline.dedup.exact import content_hashes, text_hashes
 from pipeline.dedup.minhash import shingle_sets, signatures
+from pipeline.dedup.templates import line_hashes, without_lines
 from pipeline.dedup.verify import jaccard_pairs
 from pipeline.kernels.text import analyse
 
@@ -17,7 +18,9 @@ def warm_up() -> None:
     statistics, words = analyse(text)
     _ = statistics.languages
     content_hashes(text)
+    text_hashes(text)
+    without_lines(text, line_hashes(text)[0])
     band_hashes(signatures(words)[0])
     pairs = np.array([[1, 0]], dtype=np.int64)
-    similarity = jaccard_pairs(*shingle_sets(words), pairs)
-    resolve(len(text), pairs, similarity, np.arange(len(text)))
+    jaccard_pairs(*shingle_sets(words), pairs)
+    settle(empty_edges(), np.empty(0, np.uint8), 0, len(text))

@@ -15,11 +15,12 @@ import pyarrow as pa
 from manifests import storage
 from manifests.canonical import fingerprint
 from pipeline.config import TokenizerConfig
-from pipeline.documents import open_parquet
+from pipeline.documents import DocumentsFile, open_parquet
 from pipeline.identity import identities, num_copies
 from pipeline.runs import MAX_RUN_TOKENS, NUM_INDEX_COLUMNS, EncodedBatch, Run, run_schema, write_run
 from pipeline.runtime import BuildError, Runtime, Summary, Unit, short
-from pipeline.stages.deduplicate import DocumentsFile, Dropped, kept_rows
+from pipeline.stages.deduplicate import Dropped
+from pipeline.stages.outcome import kept_rows
 from pipeline.tokenization import (
     Engines,
     Tokenizer,

@@ -2,8 +2,8 @@
 
 One pass over the text, a batch of some 16 MB at a time:
 
-    read -> clean -> redact -> drop null and blank -> statistics and word hashes -> filters -> content hash and band
-    hashes -> documents file
+    read -> clean -> redact -> drop null and blank -> statistics and word hashes -> filters -> content hash, signature,
+    lines -> documents file
 
 A unit is a run of files of one source, some 64 MB together; how files fall into units decides no byte of the result.
 Memory is a few batches, whatever the size of a file.
@@ -26,8 +26,16 @@ from manifests.errors import UserError
 from manifests.inputs import INPUTS_SCHEMA
 from pipeline import texts
 from pipeline.config import BuildConfig, CleanConfig, NearConfig, RedactConfig, resolved_filters
-from pipeline.dedup import bands, exact, minhash
-from pipeline.documents import band_column, documents_schema
+from pipeline.dedup import exact, minhash
+from pipeline.dedup.templates import line_hashes
+from pipeline.documents import (
+    LINE,
+    DocumentsFile,
+    add_lines,
+    documents_schema,
+    in_groups,
+    signature_column,
+)
 from pipeline.filters import judge_all
 from pipeline.identity import CONTENT_HASH_BYTES
 from pipeline.inputs import InputFile, Inputs, find_inputs, group_inputs
@@ -36,9 +44,14 @@ from pipeline.ledger import Ledger
 from pipeline.quarantine import Quarantine
 from pipeline.readers import Fields, read_file
 from pipeline.runtime import Runtime, Summary, Unit, short
-from pipeline.stages.deduplicate import DocumentsFile
 
-FORMAT = 2
+FORMAT = 3
+COUNTED_BYTES = 1 << 30
+"""Lines are counted in all documents of a source whose files are no larger than this together, else in every second,
+fourth ...: template lines are those of a whole percent of the documents, which a sample of some 100,000 shows.
+"""
+MAX_UNCOUNTED = 16_000_000
+"""Lines held before they are counted: 128 MB. Counting sorts them, so the fewer times the better."""
 MIN_BUDGET_RECORDS = 10
 """Bad records that never stop a build unless the budget is 0: a fraction of a small source would be less than one
 record.
@@ -67,7 +80,10 @@ class ReadTask:
     filters: tuple[tuple[str, Any], ...]
     """Names and settings, in the order they judge."""
     near: NearConfig
+    lines_level: int
+    """Lines are counted in one of 2**lines_level documents, chosen by content hash."""
     documents_url: str
+    lines_url: str
     quarantine_url: str
 
 
@@ -77,7 +93,8 @@ def read_documents(task: ReadTask) -> Summary:
     sizes: Counter[tuple[str, str | None]] = Counter()
     inputs: list[list[Any]] = []
     redacted: Counter[str] = Counter()
-    num_changed = 0
+    num_changed = num_counted = 0
+    lines, uncounted = np.empty(0, LINE), [np.empty(0, np.uint64)]
 
     def end(stage: str, reason: str | None, num_documents: int, num_bytes: int) -> None:
         counts[stage, reason] += num_documents
@@ -100,7 +117,7 @@ def read_documents(task: ReadTask) -> Summary:
                 [task.source, file.name, file.url, summary.num_bytes, f"sha256:{summary.sha256}", summary.num_records]
             )
 
-    schema = documents_schema(task.near.bands)
+    schema = documents_schema(task.near.bands * task.near.rows)
     with (
         storage.atomic_writer(task.documents_url) as stream,
         pq.ParquetWriter(stream, schema, compression="lz4", use_dictionary=False) as writer,
@@ -113,6 +130,14 @@ def read_documents(task: ReadTask) -> Summary:
             kept = _keep(documents["id"].chunk(0), prepared.text, task, end)
             if kept.num_rows:
                 writer.write_table(kept, row_group_size=kept.num_rows)
+                if task.near.templates.enabled:
+                    hashes, num_documents = _lines(kept, task.lines_level)
+                    uncounted.append(hashes)
+                    num_counted += num_documents
+                    if sum(map(len, uncounted)) > MAX_UNCOUNTED:
+                        lines, uncounted = add_lines(lines, np.concatenate(uncounted)), []
+    lines = add_lines(lines, np.concatenate([*uncounted, np.empty(0, np.uint64)]))
+    storage.write_bytes(task.lines_url, lines.tobytes())
     return {
         "inputs": inputs,
         "ended": [
@@ -123,7 +148,8 @@ def read_documents(task: ReadTask) -> Summary:
         "num_quarantined": sum(n for (stage, _), n in counts.items() if stage == "quarantine"),
         "num_changed": num_changed,
         "redacted": dict(sorted(redacted.items())),
-        "files": [task.documents_url, *([task.quarantine_url] if quarantine.num_rows else [])],
+        "num_counted": num_counted,
+        "files": [task.documents_url, task.lines_url, *([task.quarantine_url] if quarantine.num_rows else [])],
     }
 
 
@@ -142,7 +168,7 @@ def check_unchanged(file: InputFile) -> None:
 
 def _keep(ids: pa.Array, text: pa.LargeStringArray, task: ReadTask, end: Any) -> pa.Table:
     """The batch's documents that stay, by documents_schema. The rest go to `end`."""
-    schema = documents_schema(task.near.bands)
+    schema = documents_schema(task.near.bands * task.near.rows)
     num_bytes = pc.binary_length(text).cast(pa.int64()).to_numpy()
 
     statistics, words = analyse(text)
@@ -168,17 +194,29 @@ def _keep(ids: pa.Array, text: pa.LargeStringArray, task: ReadTask, end: Any) ->
         "content_hash": pa.Array.from_buffers(
             pa.binary(CONTENT_HASH_BYTES), len(stays), [None, pa.py_buffer(np.ascontiguousarray(hashes, "<u8"))]
         ),
-        "bands": _bands(words, stays, task.near),
+        "text_hash": exact.text_hashes(text),
+        "signature": _signatures(words, stays, task.near),
     }
     return pa.table(kept, schema=schema)
 
 
-def _bands(words: Words, stays: np.ndarray, near: NearConfig) -> pa.Array:
+def _signatures(words: Words, stays: np.ndarray, near: NearConfig) -> pa.Array:
+    num_permutations = near.bands * near.rows
     if not near.enabled or not len(stays):
-        return pa.nulls(len(stays), pa.binary(8 * near.bands))
-    signatures, has_signature = minhash.signatures(words, ngram=near.ngram, num_permutations=near.bands * near.rows)
-    hashes = bands.band_hashes(signatures[stays], bands=near.bands, rows=near.rows)
-    return band_column(hashes, has_signature[stays])
+        return pa.nulls(len(stays), pa.binary(4 * num_permutations))
+    signatures, has_signature = minhash.signatures(words, ngram=near.ngram, num_permutations=num_permutations)
+    return signature_column(signatures[stays], has_signature[stays])
+
+
+def _lines(kept: pa.Table, level: int) -> tuple[np.ndarray, int]:
+    """The lines of the batch's documents that are in the sample, each once a document, and how many documents."""
+    hashes, offsets = line_hashes(kept["text"].chunk(0))
+    first_byte = np.frombuffer(kept["content_hash"].chunk(0).buffers()[1], np.uint8)[::CONTENT_HASH_BYTES]
+    rows = np.flatnonzero(first_byte[: kept.num_rows] & ((1 << level) - 1) == 0)
+    if len(rows) == kept.num_rows:
+        return hashes, len(rows)
+    lists = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(hashes))
+    return lists.take(pa.array(rows)).values.to_numpy(), len(rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +233,8 @@ class Read:
     num_changed: int
     redacted: Counter[str]
     """Replacements by the rule's name."""
+    lines: tuple[tuple[str, str, int], ...] = ()
+    """(source, url, num_documents) of each unit's counted lines."""
 
     @property
     def num_read(self) -> int:
@@ -211,6 +251,9 @@ def read_units(config: BuildConfig, found: Inputs) -> list[Unit]:
     """The stage's units, in the order of (source, name)."""
     build_url = storage.join(storage.absolute(config.output), ".build")
     sources = {source.name: source for source in config.sources}
+    source_bytes: Counter[str] = Counter()
+    for file in found.files:
+        source_bytes[file.source] += file.num_bytes
     units = []
     for group in group_inputs(found.files):
         source = sources[group[0].source]
@@ -222,6 +265,7 @@ def read_units(config: BuildConfig, found: Inputs) -> list[Unit]:
             [dataclasses.asdict(source.clean or config.clean), dataclasses.asdict(config.redact)],
             [[name, dataclasses.asdict(chosen)] for name, chosen in filters],
             [config.dedup.near.enabled, config.dedup.near.ngram, config.dedup.near.bands, config.dedup.near.rows],
+            [config.dedup.near.templates.enabled, level := _lines_level(source_bytes[source.name])],
         ]
         key = fingerprint(["read", FORMAT, *settings])
         task = ReadTask(
@@ -233,7 +277,9 @@ def read_units(config: BuildConfig, found: Inputs) -> list[Unit]:
             redact=config.redact,
             filters=filters,
             near=config.dedup.near,
+            lines_level=level,
             documents_url=storage.join(build_url, "read", f"{short(key)}.parquet"),
+            lines_url=storage.join(build_url, "read", f"{short(key)}.lines"),
             quarantine_url=storage.join(build_url, "read", f"{short(key)}.quarantine.parquet"),
         )
         more = f" and {len(group) - 1} more" if len(group) > 1 else ""
@@ -242,13 +288,18 @@ def read_units(config: BuildConfig, found: Inputs) -> list[Unit]:
     return units
 
 
+def _lines_level(num_bytes: int) -> int:
+    # At most one document in 128: seven bits of a byte, 100 TB a source.
+    return min(7, max(0, (num_bytes // COUNTED_BYTES).bit_length()))
+
+
 def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
     """Read every file. UserError when a source has more bad records than its budget."""
     units = read_units(config, found)
     results = runtime.run("read", read_documents, units)
     priorities = {source.name: source.priority for source in config.sources}
     ledger = Ledger()
-    files, inputs, quarantine_urls = [], [], []
+    files, inputs, quarantine_urls, lines = [], [], [], []
     first_document = 0
     for unit, result in zip(units, results, strict=True):
         source = unit.task.source
@@ -263,8 +314,10 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
                 priority=priorities[source],
                 num_documents=result["num_kept"],
                 first_document=first_document,
+                num_bytes=sum(size for stage, _, _, size in result["ended"] if stage == "kept"),
             )
         )
+        lines.append((source, unit.task.lines_url, result["num_counted"]))
         first_document += result["num_kept"]
         inputs += result["inputs"]
         if result["num_quarantined"]:
@@ -272,12 +325,13 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
     ledger.check()
     columns = zip(*inputs, strict=True) if inputs else [[] for _ in INPUTS_SCHEMA]
     return Read(
-        files=tuple(files),
+        files=in_groups(files),
         inputs=pa.table(dict(zip(INPUTS_SCHEMA.names, map(list, columns), strict=True)), schema=INPUTS_SCHEMA),
         ledger=ledger,
         quarantine_urls=tuple(quarantine_urls),
         num_changed=sum(result["num_changed"] for result in results),
         redacted=sum((Counter(result["redacted"]) for result in results), Counter()),
+        lines=tuple(lines),
     )
 
 

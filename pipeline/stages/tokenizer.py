@@ -11,10 +11,11 @@ import pyarrow as pa
 from manifests import storage
 from manifests.canonical import fingerprint
 from pipeline.config import TokenizerConfig
-from pipeline.documents import open_parquet
+from pipeline.documents import DocumentsFile, open_parquet
 from pipeline.identity import identities
 from pipeline.runtime import Runtime, Summary, Unit
-from pipeline.stages.deduplicate import DocumentsFile, Dropped, kept_rows
+from pipeline.stages.deduplicate import Dropped
+from pipeline.stages.outcome import kept_rows
 from pipeline.tokenization import (
     Tokenizer,
     check_special_tokens,

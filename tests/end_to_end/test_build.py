@@ -196,7 +196,7 @@ def test_killed_at_any_moment_and_run_again_it_ends_with_the_same_bytes(
     """A SIGKILL at every stage: as soon as a stage's first result appears, the driver dies, and its Ray with it."""
     root = tmp_path / "data"
     config = config_file(root, workers=2)
-    for stage in ("read", "deduplicate", "encode", "write"):
+    for stage in ("read", "exact", "sign", "verify", "settle", "deduplicate", "encode", "write"):
         driver = subprocess.Popen(
             [sys.executable, str(repository / "pipeline" / "build.py"), str(config)],
             cwd=repository,

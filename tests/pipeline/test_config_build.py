@@ -83,7 +83,19 @@ def test_a_minimal_config_is_filled_in_with_the_defaults(load):
         },
         "redact": {"all": False, **dict.fromkeys(rule.name for rule in RULES)},
         "filters": (),
-        "dedup": {"exact": True, "near": {"enabled": True, "ngram": 5, "bands": 14, "rows": 8, "threshold": 0.8}},
+        "base": None,
+        "dedup": {
+            "exact": True,
+            "keep": "smallest_id",
+            "near": {
+                "enabled": True,
+                "ngram": 5,
+                "bands": 14,
+                "rows": 8,
+                "threshold": 0.8,
+                "templates": {"enabled": True, "fraction": 0.02, "min_documents": 100},
+            },
+        },
         "tokenizer": {"path": None, "train": {"vocab_size": 1000}, "engine": "auto", "eos": None, "bos": None},
         "example": {"seq_len": 4096, "packing": "concat"},
         "shards": {"max_bytes": 256_000_000},
@@ -118,11 +130,11 @@ def test_set_takes_lists_and_texts_with_equals_signs(load):
         ("name.x=2", "name: is 'demo' and has no \"x\" inside: set name as a whole"),
         ("seed=[", "--set seed: line 1, column 2: expected the node content, but found '<stream end>'"),
         ("sede=7",
-         'sede: there is no such key; did you mean "seed"? known: bad_records, clean, dedup, example, filters, '
+         'sede: there is no such key; did you mean "seed"? known: bad_records, base, clean, dedup, example, filters, '
          "name, output, ray, redact, seed, shards, sources, tokenizer, validation, version, workers"),
         ("dedup.near.treshold=0.5",
          'dedup.near.treshold: there is no such key; did you mean "threshold"? known: bands, '
-         "enabled, ngram, rows, threshold"),
+         "enabled, ngram, rows, templates, threshold"),
         ("sources.0.path=x",
          'sources.0.path: there is no such key; did you mean "paths"? known: clean, format, id, name, paths, '
          "preset, priority, text, weight"),

@@ -6,18 +6,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.dedup.bands import band_hashes, candidates, default_bands, probability
+from pipeline.dedup.bands import band_hashes, default_bands, probability, star_pairs
+from pipeline.dedup.records import BAND, ranks, unique_pairs
 
 
-def pairs(records: list[tuple[int, int]], rank: dict[int, int] | None = None) -> list[list[int]]:
-    """Candidates of (band hash, document) records; rank is the document's number unless given."""
-    hashes, documents = (
-        np.array([hash_ for hash_, _ in records], np.uint64),
-        np.array([d for _, d in records], np.int64),
-    )
-    ranks = np.array([rank[d] if rank else d for _, d in records], np.int64)
-    found: list[list[int]] = candidates(hashes, documents, ranks).tolist()
-    return found
+def pairs(records: list[tuple[int, int]], rank: dict[int, int] | None = None, size: int = 100) -> list[list[int]]:
+    """Pairs of (band hash, document) records, given in pieces of `size`; the rank is the number unless given."""
+    found = np.empty(len(records), BAND)
+    for row, (hash_, document) in enumerate(records):
+        found[row] = (hash_, (rank[document] if rank else document) << 24, document)
+    found = np.sort(found, order=["hash", "place"])
+    bucket, parts = found[:0], []
+    for start in range(0, len(found), size):
+        part, bucket = star_pairs(found[start : start + size], bucket)
+        parts.append(part)
+    stars = unique_pairs(np.concatenate(parts)) if parts else star_pairs(found, bucket)[0]
+    return sorted([int(pair["member_document"]), int(pair["other_document"])] for pair in stars)
 
 
 def test_band_hashes_never_change() -> None:
@@ -55,15 +59,20 @@ def test_a_pair_that_meets_in_two_bands_is_proposed_once() -> None:
 
 
 def test_no_records_propose_nothing() -> None:
-    assert candidates(np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64)).shape == (0, 2)
+    assert pairs([]) == []
 
 
-def test_a_million_identical_documents_are_a_million_pairs() -> None:
-    num_documents = 1_000_000
-    documents = np.arange(num_documents)
-    found = candidates(np.full(num_documents, 7, np.uint64), documents, documents[::-1])
-    assert len(found) == num_documents - 1
-    assert set(found[:, 1].tolist()) == {num_documents - 1}
+def test_a_bucket_of_a_million_in_pieces_is_a_million_pairs() -> None:
+    num_documents, size = 1_000_000, 300_000
+    records = np.zeros(num_documents, BAND)
+    records["place"] = np.arange(num_documents, dtype=np.uint64) << np.uint64(24)
+    bucket, num_pairs, others = records[:0], 0, set()
+    for start in range(0, num_documents, size):
+        found, bucket = star_pairs(records[start : start + size], bucket)
+        num_pairs += len(found)
+        others |= set(ranks(found["other"]).tolist())
+    assert num_pairs == num_documents - 1
+    assert others == {0}
 
 
 @settings(max_examples=80, deadline=None)
@@ -78,9 +87,9 @@ def test_candidates_are_those_of_a_dictionary_of_buckets_in_any_order(
     for members in buckets.values():
         canonical = min(members, key=lambda document: rank[document])
         expected |= {(member, canonical) for member in members - {canonical}}
-    ranks = dict(enumerate(rank))
-    assert pairs(records, ranks) == [list(pair) for pair in sorted(expected)]
-    assert pairs(records[::-1], ranks) == pairs(records, ranks)
+    rank_of = dict(enumerate(rank))
+    assert pairs(records, rank_of) == [list(pair) for pair in sorted(expected)]
+    assert pairs(records[::-1], rank_of, size=3) == pairs(records, rank_of)
 
 
 def test_the_curve_of_14_bands_of_8_rows() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.dedup.exact import content_hashes
+from pipeline.dedup.exact import content_hashes, groups, text_hashes
 
 
 def hashes(*texts: str) -> list[tuple[int, int]]:
@@ -62,3 +62,16 @@ def test_a_slice_is_hashed_like_a_copy() -> None:
 def test_nulls_are_refused() -> None:
     with pytest.raises(ValueError, match="1 of 1 texts are null"):
         content_hashes(pa.array([None], pa.large_string()))
+
+
+def test_equal_hashes_are_one_group() -> None:
+    one = np.array([[1, 2], [1, 3], [1, 2], [0, 9]], np.uint64)
+    group = groups(one)
+    assert group[0] == group[2]
+    assert len(set(group.tolist())) == 3
+    assert groups(one[:0]).tolist() == []
+
+
+def test_text_hashes_tell_white_space_apart() -> None:
+    values = text_hashes(pa.array(["a b", "a  b", "a b"], pa.large_string()))
+    assert values[0] == values[2] != values[1]

@@ -1,0 +1,282 @@
+"""Documents -> band records -> pairs worth comparing.
+
+1. sign      a unit is a group of files: band records of each document that has a rank, by ranges of band hash. Of
+             documents that hold template lines the text is read again, and their core has band records too: documents
+             on one form crowd each other's buckets, their cores do not.
+2. pair      a unit is a range of band hashes: each bucket becomes a star, its pairs written by ranges of ranks
+3. gather    a unit is a range of ranks: each pair once, cut into verify units, and which document each unit needs
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from manifests import storage
+from pipeline.config import NearConfig
+from pipeline.dedup import bands, minhash
+from pipeline.dedup.records import BAND, PAIR, places, ranks, sizes, unique_pairs
+from pipeline.dedup.templates import hash_line, without_lines
+from pipeline.documents import DocumentsFile, fixed_bytes, open_parquet, signature_column
+from pipeline.kernels.text import analyse
+from pipeline.runtime import Summary
+from pipeline.shuffle import merge_part, read_part, write_run
+from pipeline.stages.exact import Group, group_of
+from pipeline.stages.ranks import read_ranks
+from pipeline.stages.templates import read_templates
+
+MAX_RUN_RECORDS = 8_000_000
+"""Band records held before a run of them is written: 200 MB, and as much again while they are sorted."""
+MAX_PAIRS = 4_000_000
+"""Pairs held before they are written, 128 MB."""
+VERIFY_TEXT_BYTES = 64_000_000
+"""Text that one verify unit may have to hold, counted once a pair side: an upper bound, since pairs share documents."""
+NUM_EXAMPLES = 10
+"""Template lines of a source whose text is looked up, the commonest: for the report."""
+MAX_SEARCHED = 2_000
+"""Documents of a group that are searched for the text of template lines: each stands in one of fifty."""
+
+NEED = np.dtype([("document", "<i8"), ("unit", "<i8")])
+"""A document that a verify unit of its range of ranks needs."""
+CORES_SCHEMA = [("document", pa.int64())]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignTask:
+    """Write band records of one group."""
+
+    group: Group
+    near: NearConfig
+    ranks_urls: tuple[str, ...]
+    first_ranks: tuple[int, ...]
+    num_groups: int
+    templates_urls: dict[str, tuple[str, ...]]
+    """By source, where it has template lines."""
+    num_parts: int
+    runs_url: str
+    """Prefix of the runs' urls."""
+    cores_url: str
+
+
+def sign(task: SignTask) -> Summary:
+    """Write the runs, and the signatures of cores (document, signature) for the next version to find."""
+    ranked = read_ranks(task.ranks_urls, task.first_ranks, task.group.number, task.num_groups)
+    templates = {source: read_templates(urls) for source, urls in task.templates_urls.items()}
+    examples: dict[str, dict[str, Any]] = {}
+    pending: list[np.ndarray] = []
+    urls: list[str] = []
+    core_documents, core_signatures, core_signed = [], [], []
+
+    def flush() -> None:
+        records = np.concatenate(pending)
+        urls.append(f"{task.runs_url}-{len(urls):03d}.bands")
+        # The leading bits of a hash are its part: ranges, so that parts in order are the records in order.
+        part = (records["hash"] >> np.uint64(40)).astype(np.int64) * task.num_parts >> 24
+        write_run(urls[-1], records, part, task.num_parts, ["hash", "place"])
+        pending.clear()
+
+    num_permutations = task.near.bands * task.near.rows
+    for file in task.group.files:
+        lines = templates.get(file.source, np.empty(0))
+        with open_parquet(file.url) as parquet:
+            start = file.first_document
+            for number in range(parquet.num_row_groups):
+                columns = ["num_bytes", "signature", *(["text"] if len(lines) else [])]
+                table = parquet.read_row_group(number, columns=columns)
+                end = start + table.num_rows
+                low, high = np.searchsorted(ranked["document"], [start, end])
+                own = ranked[low:high]
+                rows, start = own["document"] - start, end
+                values = fixed_bytes(table["signature"], 4 * num_permutations).view("<u4")
+                signed = table["signature"].is_valid().to_numpy()
+                num_bytes = table["num_bytes"].to_numpy()
+                pending.append(_band_records(values, signed, own, rows, num_bytes, task.near))
+                if not len(lines):
+                    continue
+                text = table["text"].combine_chunks()
+                core, removed = without_lines(text, lines["hash"])
+                cut = np.flatnonzero(removed)
+                _, words = analyse(core.take(pa.array(cut)))
+                values, signed = np.zeros_like(values), np.zeros_like(signed)
+                values[cut], signed[cut] = minhash.signatures(
+                    words, ngram=task.near.ngram, num_permutations=num_permutations
+                )
+                pending.append(_band_records(values, signed, own, rows, num_bytes, task.near))
+                core_documents.append(cut + end - table.num_rows)
+                core_signatures.append(values[cut])
+                core_signed.append(signed[cut])
+                found = examples.setdefault(file.source, {})
+                _find_examples(found, lines, text.take(pa.array(cut[:MAX_SEARCHED])).to_pylist())
+                if sum(map(len, pending)) >= MAX_RUN_RECORDS:
+                    flush()
+    if pending:
+        flush()
+    _write_cores(task.cores_url, core_documents, core_signatures, core_signed, num_permutations)
+    return {
+        "runs": urls,
+        "examples": {source: list(found.values()) for source, found in sorted(examples.items())},
+        "files": [*urls, task.cores_url],
+    }
+
+
+def _band_records(
+    values: np.ndarray,
+    signed: np.ndarray,
+    ranked: np.ndarray,
+    rows: np.ndarray,
+    num_bytes: np.ndarray,
+    near: NearConfig,
+) -> np.ndarray:
+    """BAND (k,) of the documents `ranked`, which stand in `rows` of a table, as far as they are signed."""
+    ranked, rows = ranked[signed[rows]], rows[signed[rows]]
+    hashes = bands.band_hashes(values[rows], bands=near.bands, rows=near.rows)
+    records = np.empty(hashes.size, BAND)
+    records["hash"] = hashes.ravel()
+    records["place"] = np.repeat(places(ranked["rank"], num_bytes[rows]), near.bands)
+    records["document"] = np.repeat(ranked["document"], near.bands)
+    return records
+
+
+def _find_examples(found: dict[str, Any], lines: np.ndarray, texts: Sequence[str]) -> None:
+    """Add the text of the commonest template lines, as far as it is not known and stands in `texts`."""
+    wanted = lines[np.lexsort((lines["hash"], -lines["count"]))][:NUM_EXAMPLES]
+    counts = {int(hash_): int(count) for hash_, count in wanted.tolist() if str(hash_) not in found}
+    for text in texts:
+        if not counts:
+            return
+        for line in text.split("\n"):
+            value = hash_line(line) if line.strip(" \t\r") else None
+            if value in counts:
+                found[str(value)] = {"line": line.strip(" \t\r")[:200], "count": counts.pop(value)}
+
+
+def _write_cores(
+    url: str,
+    documents: Sequence[np.ndarray],
+    signatures: Sequence[np.ndarray],
+    signed: Sequence[np.ndarray],
+    num_permutations: int,
+) -> None:
+    values = np.concatenate([np.empty((0, num_permutations), np.uint32), *signatures])
+    has_signature = np.concatenate([np.empty(0, np.bool_), *signed])
+    columns = {
+        "document": np.concatenate([np.empty(0, np.int64), *documents]),
+        "signature": signature_column(values, has_signature),
+    }
+    with storage.atomic_writer(url) as stream:
+        pq.write_table(pa.table(columns), stream, compression="none", use_dictionary=False)
+
+
+def read_core_rows(url: str, file: DocumentsFile) -> tuple[np.ndarray, pa.Table]:
+    """Rows of `file` whose core was signed, and that part of the table."""
+    with open_parquet(url) as parquet:
+        table = parquet.read()
+    document = table["document"].to_numpy()
+    low, high = np.searchsorted(document, [file.first_document, file.first_document + file.num_documents])
+    return document[low:high] - file.first_document, table.slice(low, high - low)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankRanges:
+    """Ranks 0..num_ranked - 1 in `num_parts` ranges, equal but for the last."""
+
+    num_ranked: int
+    num_parts: int
+
+    @property
+    def length(self) -> int:
+        """Ranks in a range."""
+        return max(1, -(-self.num_ranked // self.num_parts))
+
+    def of(self, rank: np.ndarray) -> np.ndarray:
+        """int64 (n,): the range of each rank."""
+        return rank // self.length
+
+    def start(self, part: int) -> int:
+        """The first rank of a range."""
+        return min(self.num_ranked, part * self.length)
+
+    def size(self, part: int) -> int:
+        """How many ranks are in a range."""
+        return self.start(part + 1) - self.start(part)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairTask:
+    """Make stars of one range of band hashes."""
+
+    run_urls: tuple[str, ...]
+    part: int
+    num_parts: int
+    num_base_ranks: int
+    """Documents of the base version have these ranks: two of them are never compared."""
+    ranges: RankRanges
+    pairs_url: str
+    """Prefix."""
+
+
+def pair(task: PairTask) -> Summary:
+    """Write PAIR by range of the member's rank, in as many runs as it takes."""
+    pending: list[np.ndarray] = []
+    urls: list[str] = []
+    num_records = num_pairs = 0
+
+    def flush() -> None:
+        nonlocal num_pairs
+        pairs = unique_pairs(np.concatenate([np.empty(0, PAIR), *pending]))
+        num_pairs += len(pairs)
+        urls.append(f"{task.pairs_url}-{len(urls):03d}.pairs")
+        part = task.ranges.of(ranks(pairs["member"]))
+        write_run(urls[-1], pairs, part, task.ranges.num_parts, ["member", "other"])
+        pending.clear()
+
+    bucket = np.empty(0, BAND)
+    for records in merge_part(task.run_urls, BAND, task.part, task.num_parts, ["hash", "place"]):
+        num_records += len(records)
+        pairs, bucket = bands.star_pairs(records, bucket)
+        pending.append(pairs[ranks(pairs["member"]) >= task.num_base_ranks])
+        if sum(map(len, pending)) >= MAX_PAIRS:
+            flush()
+    flush()
+    return {"num_records": num_records, "num_pairs": num_pairs, "runs": urls, "files": list(urls)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatherTask:
+    """Collect the pairs of one range of ranks."""
+
+    run_urls: tuple[str, ...]
+    part: int
+    num_parts: int
+    first_documents: tuple[int, ...]
+    pairs_url: str
+    needs_url: str
+
+
+def gather(task: GatherTask) -> Summary:
+    """Write the range's pairs with their units, and the needs."""
+    pairs = unique_pairs(read_part(task.run_urls, PAIR, task.part, task.num_parts, ["member", "other"]))
+    return write_pairs(pairs, task.pairs_url, task.needs_url, task.first_documents)
+
+
+def write_pairs(pairs: np.ndarray, pairs_url: str, needs_url: str, first_documents: Sequence[int]) -> Summary:
+    """Cut pairs into units of VERIFY_TEXT_BYTES (a single pair may exceed it); write PAIR by unit, NEED by group."""
+    cost = np.cumsum(sizes(pairs["member"]) + sizes(pairs["other"]))
+    units, unit = np.unique(cost // VERIFY_TEXT_BYTES, return_inverse=True)
+    write_run(pairs_url, pairs, unit, max(1, len(units)), ["member", "other"])
+    needs = np.empty(2 * len(pairs), NEED)
+    needs["document"] = np.concatenate([pairs["member_document"], pairs["other_document"]])
+    needs["unit"] = np.concatenate([unit, unit])
+    needs = np.unique(needs)
+    groups = group_of(needs["document"], first_documents)
+    write_run(needs_url, needs, groups, len(first_documents), ["document", "unit"])
+    counts = np.bincount(groups, minlength=len(first_documents))
+    return {
+        "num_pairs": len(pairs),
+        "num_units": len(units),
+        "needed_groups": np.flatnonzero(counts).tolist(),
+        "files": [pairs_url, needs_url],
+    }

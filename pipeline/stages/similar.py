@@ -1,0 +1,220 @@
+"""Pairs -> how alike they are: shingle sets travel to the pairs, texts are read where they lie, once and in order.
+
+1. ship     a unit is a group of files: shingle sets of the documents that some verify unit needs, written by unit
+2. verify   a unit is a run of pairs: their Jaccard similarity, exact; what reaches the threshold becomes an edge
+
+Two documents are alike where their whole texts reach the threshold and, if a template line stands in one of them, their
+cores nearly do (CORE_FACTOR): a shared form adds nothing, and whoever compares whole texts finds them as similar as
+stated. Nearly, since taking equal lines out of two revisions of one page always leaves them less similar than they are.
+
+A document of the base version has no text here, only its signature (of its core, where it had template lines): then the
+similarity is an estimate (verify.estimated_pairs).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from manifests import storage
+from pipeline.config import NearConfig
+from pipeline.dedup import minhash, verify
+from pipeline.dedup.records import EDGE, PAIR, ranks, sizes
+from pipeline.dedup.templates import without_lines
+from pipeline.documents import DocumentsFile, open_parquet
+from pipeline.kernels.text import analyse
+from pipeline.runtime import Summary
+from pipeline.shuffle import read_part
+from pipeline.stages.candidates import NEED, read_core_rows
+from pipeline.stages.exact import Group, read_batches, write_batches
+from pipeline.stages.templates import read_templates
+
+CORE_FACTOR = 0.875
+"""0.70 at a threshold of 0.80. Of 1,731 pairs of manual pages and advisories at 0.80 and over, some 20 had cores
+between the two, since every page ends in the same lines; tickets on one form with different problems are below 0.3.
+"""
+
+SCHEMA = pa.schema(
+    [
+        ("unit", pa.int64()),
+        ("document", pa.int64()),
+        ("shingles", pa.large_list(pa.uint64())),  # of the whole text; empty where only the signature is known
+        ("core", pa.large_list(pa.uint64())),  # null where the text holds no template line
+        ("signature", pa.large_binary()),  # null unless a document of the base is in the build
+    ]
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShipTask:
+    """Write what the verify units need of one group."""
+
+    group: Group
+    near: NearConfig
+    needs_urls: tuple[str, ...]
+    """One for each range of ranks that needs something."""
+    first_units: tuple[int, ...]
+    """Of each of them: its units are numbered on from there."""
+    num_groups: int
+    num_units: int
+    templates_urls: dict[str, tuple[str, ...]]
+    cores_url: str
+    has_base: bool
+    run_url: str
+
+
+def ship(task: ShipTask) -> Summary:
+    """Write SCHEMA, a batch a verify unit."""
+    needs = []
+    for url, first in zip(task.needs_urls, task.first_units, strict=True):
+        part = read_part([url], NEED, task.group.number, task.num_groups, ["document", "unit"]).copy()
+        part["unit"] += first
+        needs.append(part)
+    need = np.concatenate([np.empty(0, NEED), *needs])
+    need = need[np.lexsort((need["unit"], need["document"]))]
+    documents, of_need = np.unique(need["document"], return_inverse=True)
+    tables = [SCHEMA.empty_table().drop_columns(["unit"])]
+    for file in task.group.files:
+        low, high = np.searchsorted(documents, [file.first_document, file.first_document + file.num_documents])
+        if low < high:
+            tables.append(_of_file(file, documents[low:high], task))
+    table = pa.concat_tables(tables).take(pa.array(of_need))
+    table = table.add_column(0, "unit", pa.array(need["unit"]))
+    order = np.argsort(need["unit"], kind="stable")
+    ends = np.cumsum(np.bincount(need["unit"], minlength=task.num_units))
+    write_batches(task.run_url, table.take(pa.array(order)), [0, *ends.tolist()])
+    return {"num_documents": len(documents), "files": [task.run_url]}
+
+
+def _of_file(file: DocumentsFile, documents: np.ndarray, task: ShipTask) -> pa.Table:
+    lines = np.empty(0, np.uint64)
+    if file.source in task.templates_urls and not task.group.is_base:
+        lines = read_templates(task.templates_urls[file.source])["hash"]
+    tables = []
+    with open_parquet(file.url) as parquet:
+        start = file.first_document
+        for number in range(parquet.num_row_groups):
+            end = start + parquet.metadata.row_group(number).num_rows
+            inside = documents[(documents >= start) & (documents < end)]
+            if len(inside):
+                columns = [
+                    *(["signature"] if task.has_base else []),
+                    *([] if task.group.is_base else ["text"]),
+                ]
+                table = parquet.read_row_group(number, columns=columns).take(pa.array(inside - start))
+                tables.append(_shingled(inside, table, lines, task))
+            start = end
+    table = pa.concat_tables(tables)
+    if task.has_base and len(lines):
+        rows, cores = read_core_rows(task.cores_url, file)
+        signatures = np.array(table["signature"].to_pylist(), object)
+        known = dict(zip((rows + file.first_document).tolist(), cores["signature"].to_pylist(), strict=True))
+        for i, document in enumerate(documents.tolist()):
+            if document in known:
+                signatures[i] = known[document]
+        column = pa.array(signatures.tolist(), pa.large_binary())
+        table = table.set_column(table.schema.get_field_index("signature"), "signature", column)
+    return table
+
+
+def _shingled(documents: np.ndarray, table: pa.Table, lines: np.ndarray, task: ShipTask) -> pa.Table:
+    n = len(documents)
+    signature = table["signature"].cast(pa.large_binary()) if task.has_base else pa.nulls(n, pa.large_binary())
+    if task.group.is_base:
+        whole, core = pa.array([[]] * n, pa.large_list(pa.uint64())), pa.nulls(n, pa.large_list(pa.uint64()))
+    else:
+        text = table["text"].combine_chunks()
+        whole = _sets(text, task.near.ngram)
+        core = pa.nulls(n, pa.large_list(pa.uint64()))
+        if len(lines):
+            left, removed = without_lines(text, lines)
+            sets = _sets(left, task.near.ngram)
+            core = pa.LargeListArray.from_arrays(
+                pa.array(sets.offsets.to_numpy()), sets.values, mask=pa.array(~removed)
+            )
+    columns = {"document": documents, "shingles": whole, "core": core, "signature": signature}
+    return pa.table(columns, schema=pa.schema([field for field in SCHEMA if field.name != "unit"]))
+
+
+def _sets(text: pa.LargeStringArray, ngram: int) -> pa.LargeListArray:
+    _, words = analyse(text)
+    shingles, offsets = minhash.shingle_sets(words, ngram)
+    return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(shingles))
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyTask:
+    """Measure one unit's pairs."""
+
+    near: NearConfig
+    pairs_url: str
+    unit: int
+    """In its range of ranks."""
+    num_units: int
+    """Of its range of ranks."""
+    shipped_unit: int
+    """Among all units of this turn."""
+    shipped_urls: tuple[str, ...]
+    edges_url: str
+
+
+def verify_pairs(task: VerifyTask) -> Summary:
+    """Write EDGE: the pairs that are alike, in their order."""
+    pairs = read_part([task.pairs_url], PAIR, task.unit, task.num_units, ["member", "other"])
+    shipped = pa.concat_tables(
+        [read_batches(url, task.shipped_unit, task.shipped_unit + 1) for url in task.shipped_urls]
+    )
+    shipped = shipped.take(pa.array(np.argsort(shipped["document"].to_numpy(), kind="stable")))
+    documents = shipped["document"].to_numpy()
+    rows = np.stack([np.searchsorted(documents, pairs[name]) for name in ("member_document", "other_document")], axis=1)
+    similarity, alike = similarities(shipped.combine_chunks(), rows, task.near)
+    edges = np.empty(int(alike.sum()), EDGE)
+    pairs = pairs[alike]
+    for side in ("member", "other"):
+        edges[side], edges[f"{side}_size"] = ranks(pairs[side]), sizes(pairs[side])
+        edges[f"{side}_document"] = pairs[f"{side}_document"]
+    edges["similarity"] = similarity[alike]
+    storage.write_bytes(task.edges_url, edges.tobytes())
+    return {"num_pairs": len(rows), "num_edges": len(edges), "files": [task.edges_url]}
+
+
+def similarities(shipped: pa.Table, rows: np.ndarray, near: NearConfig) -> tuple[np.ndarray, np.ndarray]:
+    """(float64 (k,), bool (k,)): similarity of the whole texts, and whether each pair is alike.
+
+    `shipped` has SCHEMA, a row a document; `rows` int64 (k, 2) are pairs of its rows.
+    """
+    shingles, offsets = _flat(shipped["shingles"])
+    similarity = verify.jaccard_pairs(shingles, offsets, rows)
+    alike: np.ndarray = similarity >= near.threshold
+    has_core = shipped["core"].is_valid().to_numpy()
+    cut = np.flatnonzero(alike & np.any(has_core[rows], axis=1))
+    if len(cut):
+        # Sets of cores lie behind those of whole texts; a document without template lines is its own core.
+        cores, core_offsets = _flat(shipped["core"])
+        both, both_offsets = np.concatenate([shingles, cores]), [*offsets, *(core_offsets[1:] + len(shingles))]
+        core_rows = np.where(has_core, shipped.num_rows, 0)[rows[cut]] + rows[cut]
+        alike[cut] = verify.jaccard_pairs(both, np.array(both_offsets), core_rows) >= CORE_FACTOR * near.threshold
+    signed = shipped["signature"].is_valid().to_numpy()
+    by_signature = np.flatnonzero(np.any(np.diff(offsets)[rows] == 0, axis=1) & np.all(signed[rows], axis=1))
+    if len(by_signature):
+        width = 4 * near.bands * near.rows
+        values = np.zeros((shipped.num_rows, near.bands * near.rows), np.uint32)
+        raw = b"".join(value for value in shipped["signature"].to_pylist() if value is not None)
+        values[signed] = np.frombuffer(raw, "<u4").reshape(-1, width // 4)
+        left, right = rows[by_signature].T
+        similarity[by_signature] = verify.estimated_pairs(values[left], values[right])
+        alike[by_signature] = similarity[by_signature] >= near.threshold
+    return similarity, alike
+
+
+def _flat(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+    """Values and offsets of a column of lists without the values of nulls, offsets from 0."""
+    lists = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    lengths = lists.value_lengths().fill_null(0).to_numpy()
+    return lists.flatten().to_numpy(), np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+
+def read_edges(urls: Sequence[str]) -> np.ndarray:
+    """EDGE (k,)."""
+    return np.concatenate([np.empty(0, EDGE), *(np.frombuffer(storage.read_bytes(url), EDGE) for url in urls)])

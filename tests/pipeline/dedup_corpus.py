@@ -1,0 +1,145 @@
+"""Small corpora through reading and deduplication, and the same decisions made by plain Python."""
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from pipeline.config import BuildConfig, parse
+from pipeline.stages.deduplicate import Dropped, deduplicate, kept_rows
+from pipeline.stages.read import find_all_inputs, read
+from tests.pipeline.inline_runtime import InlineRuntime
+
+Document = tuple[str, str, str]
+"""(source, id, text)"""
+
+
+def config_for(folder: Path, documents: Sequence[Document], files: int = 3, **dedup: Any) -> BuildConfig:
+    """Write the documents as JSON lines, `files` a source; the config that reads them. Source "b" has priority 1."""
+    of_source: dict[str, list[Document]] = defaultdict(list)
+    for document in documents:
+        of_source[document[0]].append(document)
+    for source, rows in of_source.items():
+        for number in range(files):
+            path = folder / "in" / source / f"{number}.jsonl"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lines = [json.dumps({"id": id_, "text": text}) + "\n" for _, id_, text in rows[number::files]]
+            path.write_text("".join(lines), encoding="utf-8")
+    return parse(
+        {
+            "name": "corpus",
+            "output": str(folder / "out"),
+            "sources": [
+                {"name": source, "paths": [str(folder / "in" / source)], "priority": int(source == "b")}
+                for source in sorted(of_source)
+            ],
+            "tokenizer": {"train": {"vocab_size": 300}},
+            "dedup": dedup,
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    dropped: Dropped
+    rows: list[dict[str, Any]]
+    files: list[tuple[str, bool]]
+    """(text, whether it stays) of every document, as later stages see it."""
+
+    @property
+    def decisions(self) -> dict[tuple[str, str], tuple[str, str, str, float]]:
+        """(source, id) of each dropped document -> source and id of its keeper, kind, similarity."""
+        return {
+            (row["source"], row["document_id"]): (
+                row["keeper_source"],
+                row["keeper_id"],
+                row["kind"],
+                round(row["similarity"], 9),
+            )
+            for row in self.rows
+        }
+
+
+def run(config: BuildConfig, *, backwards: bool = False) -> Outcome:
+    """Read and deduplicate in this process."""
+    runtime = InlineRuntime(build_url=f"{config.output}/.build", backwards=backwards)
+    documents = read(runtime, config, find_all_inputs(config))
+    dropped = deduplicate(runtime, config.output, config.version, documents.files, documents.lines, config.dedup)
+    rows = [row for path in sorted(Path(dropped.url).glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+    files = [
+        (text, bool(stays))
+        for file in documents.files
+        for text, stays in zip(pq.read_table(file.url)["text"].to_pylist(), kept_rows(dropped.url, file), strict=True)
+    ]
+    return Outcome(dropped, rows, files)
+
+
+def dropped_of(folder: Path, documents: Sequence[Document], **dedup: Any) -> Outcome:
+    return run(config_for(folder, documents, **dedup))
+
+
+def shingles(text: str, ngram: int = 5) -> set[tuple[str, ...]]:
+    words = re.findall(r"\w+", text.lower())
+    return {tuple(words[start : start + ngram]) for start in range(len(words) - ngram + 1)}
+
+
+def jaccard(left: set[Any], right: set[Any]) -> float:
+    return len(left & right) / len(left | right) if left | right else 0.0
+
+
+def plain_cores(documents: Sequence[Document], fraction: float, min_documents: int) -> dict[tuple[str, str], str]:
+    """Every text without its source's template lines."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    num: Counter[str] = Counter()
+    for source, _, text in documents:
+        num[source] += 1
+        counts[source].update({line.strip(" \t\r") for line in text.split("\n")} - {""})
+    templates = {
+        source: {line for line, n in lines.items() if n >= max(min_documents, fraction * num[source])}
+        for source, lines in counts.items()
+    }
+    return {
+        (source, id_): "\n".join(line for line in text.split("\n") if line.strip(" \t\r") not in templates[source])
+        for source, id_, text in documents
+    }
+
+
+def plain_decisions(
+    documents: Sequence[Document], threshold: float, templates: Mapping[str, Any]
+) -> dict[tuple[str, str], tuple[str, str, str, float]]:
+    """Who goes for whom when every pair is compared: by rank, each for the most similar of those that stay."""
+    order = sorted(documents, key=lambda document: (-(document[0] == "b"), document[1], document[0]))
+    core_of = plain_cores(documents, templates["fraction"], templates["min_documents"])
+    decisions: dict[tuple[str, str], tuple[str, str, str, float]] = {}
+    first: dict[str, Document] = {}
+    unique: list[Document] = []
+    copies: list[tuple[Document, Document]] = []
+    for document in order:
+        text = " ".join(document[2].split())
+        if text in first:
+            copies.append((document, first[text]))
+        else:
+            first[text] = document
+            unique.append(document)
+    kept: list[tuple[Document, set[Any], set[Any]]] = []
+    for document in unique:
+        whole, core = shingles(document[2]), shingles(core_of[document[:2]])
+        best = None
+        for other, other_whole, other_core in kept:
+            similarity = jaccard(whole, other_whole)
+            is_alike = similarity >= threshold and jaccard(core, other_core) >= 0.875 * threshold
+            if is_alike and (best is None or similarity > best[1]):
+                best = (other, similarity)
+        if best is None:
+            kept.append((document, whole, core))
+        else:
+            decisions[document[:2]] = (*best[0][:2], "near", round(best[1], 9))
+    for document, keeper in copies:
+        gone = decisions.get(keeper[:2])
+        decisions[document[:2]] = (*keeper[:2], "exact", 1.0) if gone is None else gone
+    return decisions

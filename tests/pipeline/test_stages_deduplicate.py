@@ -1,0 +1,231 @@
+"""Deduplication as a whole: its decisions against plain Python, whatever the cutting into tasks."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import documents, inputs, shuffle
+from pipeline.stages import candidates, deduplicate, exact, ranks
+from tests.pipeline.dedup_corpus import (
+    Document,
+    config_for,
+    dropped_of,
+    jaccard,
+    plain_cores,
+    plain_decisions,
+    run,
+    shingles,
+)
+
+SMALL_PARTS = {
+    (documents, "GROUP_DOCUMENTS"): 40,
+    (shuffle, "MERGE_RECORDS"): 50,
+    (candidates, "MAX_RUN_RECORDS"): 200,
+    (candidates, "MAX_PAIRS"): 20,
+    (candidates, "VERIFY_TEXT_BYTES"): 4_000,
+    (deduplicate, "PART_RECORDS"): 300,
+    (deduplicate, "SAME_PART_DOCUMENTS"): 50,
+    (deduplicate, "LINES_PART_BYTES"): 2_000,
+    (exact, "BATCH_ROWS"): 10,
+    (ranks, "RANGE_DOCUMENTS"): 30,
+}
+"""Constants under which a corpus of a few hundred documents takes the way of one of billions."""
+
+# So many bands of one row that every pair above the threshold meets: then plain Python knows what must come out.
+SURE = {"bands": 60, "rows": 1, "threshold": 0.7, "templates": {"fraction": 0.2, "min_documents": 30}}
+
+
+def words(generator: random.Random, number: int) -> list[str]:
+    return [generator.choice("абвгдежзик") + str(generator.randrange(300)) for _ in range(number)]
+
+
+def mixed_corpus(seed: int) -> list[Document]:
+    """Revisions of revisions, exact copies across sources, tickets on a form, short texts: some 200 documents."""
+    generator = random.Random(seed)
+    made: list[Document] = []
+    texts: list[list[str]] = []
+    for number in range(150):
+        text = words(generator, generator.randrange(6, 60))
+        if texts and generator.random() < 0.7:
+            text = list(generator.choice(texts))
+            for _ in range(generator.randrange(3)):
+                text[generator.randrange(len(text))] = words(generator, 1)[0]
+        texts.append(text)
+        body = " ".join(text)
+        if generator.random() < 0.4:
+            body = f"Добрый день, уважаемые коллеги!\n{body}\n\n  С уважением, отдел поддержки и сопровождения\n"
+        made.append((generator.choice("ab"), f"{number:03d}", body))
+    for number in range(40):
+        source, _, same = generator.choice(made)
+        made.append((generator.choice("ab"), f"copy {number}", same.replace(" ", "  ") if number % 2 else same))
+        made.append((source, f"short {number}", " ".join(words(generator, 3))))
+    return made
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_decisions_are_those_of_plain_python_over_all_pairs(tmp_path: Path, seed: int) -> None:
+    corpus = mixed_corpus(seed)
+    outcome = dropped_of(tmp_path, corpus, near=SURE)
+    expected = plain_decisions(corpus, SURE["threshold"], SURE["templates"])
+    found = outcome.decisions
+    # A star pairs a bucket's members with one document only, so a few pairs may never have met.
+    missed = expected.keys() - found.keys()
+    assert found.keys() >= expected.keys() - missed
+    assert len(missed) <= 0.05 * len(expected)
+    if not missed:
+        assert {key: value[2] for key, value in found.items()} == {key: value[2] for key, value in expected.items()}
+    check_every_drop(corpus, found, SURE)
+
+
+def check_every_drop(corpus: list[Document], found: dict[Any, Any], near: dict[str, Any]) -> None:
+    text_of = {(source, id_): text for source, id_, text in corpus}
+    cores = plain_cores(corpus, near["templates"]["fraction"], near["templates"]["min_documents"])
+    for document, (source, id_, kind, similarity) in found.items():
+        keeper = (source, id_)
+        assert keeper not in found, "every keeper is kept"
+        if kind == "exact":
+            assert text_of[document].split() == text_of[keeper].split()
+            assert similarity == 1.0
+        else:
+            assert jaccard(shingles(text_of[document]), shingles(text_of[keeper])) == pytest.approx(similarity)
+            assert similarity >= near["threshold"]
+            assert jaccard(shingles(cores[document]), shingles(cores[keeper])) >= 0.875 * near["threshold"]
+
+
+@pytest.mark.parametrize("seed", [0])
+def test_decisions_do_not_depend_on_cutting_order_or_listing(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = mixed_corpus(seed)
+    whole = run(config_for(tmp_path / "whole", corpus, near=SURE)).decisions
+    assert len(whole) > 50
+    for (module, name), value in SMALL_PARTS.items():
+        monkeypatch.setattr(module, name, value)
+    one_file = inputs.group_inputs.__defaults__
+    monkeypatch.setattr(inputs.group_inputs, "__defaults__", (1, *(one_file or ())[1:]))
+    pieces = run(config_for(tmp_path / "pieces", corpus[::-1], files=7, near=SURE), backwards=True)
+    assert pieces.decisions == whole
+    folder = tmp_path / "pieces" / "out"
+    assert len(list((folder / "duplicates" / "v1").glob("*.parquet"))) > 3
+    assert len(list((folder / ".build" / "verify").glob("*.edges"))) > 5
+    assert len(list((folder / ".build" / "rank").glob("*.ranks"))) > 3
+
+
+def kept_of(corpus: list[Document], decisions: dict[tuple[str, str], Any]) -> list[Document]:
+    return [document for document in corpus if document[:2] not in decisions]
+
+
+def test_distinct_short_texts_all_survive_and_equal_ones_are_kept_once(tmp_path: Path) -> None:
+    generator = random.Random(1)
+    replies = [("a", f"r{i:04d}", generator.choice(["Спасибо", "OK", "Решено"])) for i in range(1_000)]
+    distinct = [("a", f"d{i:04d}", f"ответ {i} готов") for i in range(1_000)]
+    outcome = dropped_of(tmp_path, [*replies, *distinct])
+    kept = [text for _, _, text in kept_of([*replies, *distinct], outcome.decisions)]
+    assert sorted(kept) == sorted({text for _, _, text in [*replies, *distinct]})
+    assert {row["kind"] for row in outcome.rows} == {"exact"}
+
+
+FORM = (
+    "Заявка в службу поддержки\nОтдел: бухгалтерия и финансы\nВерсия: 8.3.22 платформа\n{}\n\nС уважением,\nИван\n"
+    + ("Это письмо предназначено только адресату; если вы получили его по ошибке, удалите его и сообщите отправителю.")
+)
+
+
+def test_tickets_on_one_form_with_different_problems_are_all_kept_and_equal_problems_once(tmp_path: Path) -> None:
+    generator = random.Random(2)
+    problems = [" ".join(words(generator, generator.randrange(4, 12))) for _ in range(800)]
+    tickets = [("a", f"{i:03d}", FORM.format(problem)) for i, problem in enumerate(problems)]
+    long = " ".join(words(generator, 60))
+    alike = [("a", "x1", FORM.format(long)), ("a", "x2", FORM.format(long + " срочно"))]
+    outcome = dropped_of(tmp_path, [*tickets, *alike])
+    assert list(outcome.decisions) == [("a", "x2")]
+    number, commonest = outcome.dropped.templates["a"]
+    assert number == 6
+    assert commonest[0]["count"] == 802
+    assert "Заявка в службу поддержки" in [row["line"] for row in commonest]
+    assert outcome.dropped.num_pairs < 3 * len(tickets), "a hot bucket is a star"
+
+
+def test_of_a_chain_of_neighbours_nobody_goes_for_a_friend_of_a_friend(tmp_path: Path) -> None:
+    generator = random.Random(3)
+    chain: list[Document] = []
+    text = words(generator, 300)
+    for link in range(26):
+        chain.append(("a", f"{link:02d}", " ".join(text)))
+        for _ in range(5):
+            text[generator.randrange(300)] = words(generator, 1)[0]
+    assert jaccard(shingles(chain[0][2]), shingles(chain[-1][2])) < 0.2
+    outcome = dropped_of(tmp_path, chain)
+    near = {"threshold": 0.8, "templates": {"fraction": 0.02, "min_documents": 100}}
+    check_every_drop(chain, outcome.decisions, near)
+    assert 5 < len(outcome.decisions) < 20
+
+
+def test_many_identical_documents_are_one_and_cost_no_pairs(tmp_path: Path) -> None:
+    corpus = [("a", f"{i:05d}", "Один и тот же текст, который пришёл много раз подряд.") for i in range(30_000)]
+    outcome = dropped_of(tmp_path, corpus)
+    assert outcome.dropped.num_pairs == 0
+    assert len(outcome.rows) == 29_999
+    assert {row["keeper_id"] for row in outcome.rows} == {"00000"}
+    assert outcome.dropped.clusters == ({"source": "a", "id": "00000", "num_exact": 29_999, "num_near": 0},)
+    assert outcome.dropped.warnings({"a": 30_000}) == [
+        "warning: source a lost 29,999 of 30,000 documents as duplicates: look at `python -m pipeline duplicates`",
+        "warning: 29,999 documents (0 of them near duplicates) went for one, 00000 of source a",
+    ]
+
+
+def test_the_keeper_is_of_higher_priority_then_longest_where_asked_then_of_smallest_id(tmp_path: Path) -> None:
+    text = "один два три четыре пять шесть"
+    corpus = [("a", "1", text), ("b", "9", text), ("b", "8", text.replace(" ", "  "))]
+    assert dropped_of(tmp_path / "id", corpus).decisions == {
+        ("a", "1"): ("b", "8", "exact", 1.0),
+        ("b", "9"): ("b", "8", "exact", 1.0),
+    }
+    corpus[2] = ("b", "9z", text.replace(" ", "  "))
+    assert kept_of(corpus, dropped_of(tmp_path / "long", corpus, keep="longest").decisions) == corpus[2:]
+
+
+def test_documents_equal_but_for_white_space_leave_the_same_one_in_any_order(tmp_path: Path) -> None:
+    """Source, id and normalised text are the same: only the text as it stands tells them apart."""
+    corpus = [("a", "1", "один  два три"), ("a", "1", "один два  три"), ("a", "1", "один два три")]
+    kept = []
+    for number, listed in enumerate((corpus, corpus[::-1])):
+        outcome = dropped_of(tmp_path / str(number), listed)
+        assert len(outcome.rows) == 2
+        files = outcome.files
+        kept.append([text for text, stays in files if stays])
+    assert kept[0] == kept[1]
+
+
+def test_a_copy_of_a_near_duplicate_goes_for_the_document_that_stays(tmp_path: Path) -> None:
+    long = " ".join(f"слово{i}" for i in range(80))
+    corpus = [("a", "1", long), ("a", "2", long + " ещё"), ("a", "3", long + "  ещё")]
+    decisions = dropped_of(tmp_path, corpus).decisions
+    assert decisions == {("a", number): ("a", "1", "near", round(76 / 77, 9)) for number in "23"}
+
+
+def test_switched_off_nothing_goes(tmp_path: Path) -> None:
+    corpus = mixed_corpus(0)[:60]
+    outcome = dropped_of(
+        tmp_path,
+        [*corpus, *[("a", f"again {i}", row[2]) for i, row in enumerate(corpus)]],
+        exact=False,
+        near={"enabled": False},
+    )
+    assert outcome.rows == []
+
+
+def test_an_interrupted_run_goes_on_and_ends_the_same(tmp_path: Path) -> None:
+    """Every second result is lost, as when a driver died between units."""
+    config = config_for(tmp_path, mixed_corpus(1), near=SURE)
+    whole = run(config).decisions
+    results = sorted(Path(config.output, ".build").glob("*/*.json"))
+    assert len({path.parent.name for path in results}) >= 10
+    for path in results[::2]:
+        path.unlink()
+    assert run(config).decisions == whole
+    for path in sorted(Path(config.output, ".build").glob("*/*"))[::3]:
+        path.unlink()
+    assert run(config).decisions == whole
