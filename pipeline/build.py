@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 if __name__ == "__main__":
     # Run as a script, Python searches pipeline/ first, where config.py or plan.py would shadow other modules; search
@@ -54,7 +55,7 @@ from pipeline.runtime import BuildError, Runtime
 from pipeline.stages.deduplicate import deduplicate
 from pipeline.stages.encode import SPLITS, Encoded, encode
 from pipeline.stages.pack import plan_shards
-from pipeline.stages.read import check_budget, find_all_inputs, read, read_units
+from pipeline.stages.read import Read, check_budget, find_all_inputs, read, read_units
 from pipeline.stages.tokenizer import given_tokenizer, settle_tokenizer
 from pipeline.stages.tokenizer import in_words as tokenizer_in_words
 from pipeline.stages.write import write
@@ -156,6 +157,9 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
         dtype=example.dtype,
         num_buckets=num_buckets_for(kept_bytes),
     )
+    for source, num_documents, num_bytes in encoded.undrawn:
+        ledger.move(source, "kept", "weight", num_documents, num_bytes, reason="not_drawn")
+    check_documents(encoded, ledger)
     say(encoded.in_words(tokenizer.vocab_size))
 
     plans = plan_shards(runtime, encoded, example, config.shards.max_bytes)
@@ -165,34 +169,15 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     splits = {split: Split.of(shards[split], seq_len=example.seq_len) for split in SPLITS}
     check_tokens(encoded, plans, splits)
 
-    inputs_path = f"inputs/{config.version}.parquet"
-    write_inputs(storage.join(root, inputs_path), documents.inputs)
-    sources = {
-        source.name: SourceEntry(
-            weight=source.weight,
-            documents_read=ledger.read_documents[source.name],
-            documents_kept=ledger.documents(source.name, "kept"),
-            tokens=encoded.num_tokens[source.name],
-        )
-        for source in config.sources
-    }
-    manifest = Manifest(
-        name=config.name,
-        version=config.version,
-        parent=continued.parent(base),
+    manifest = make_manifest(
+        config=config,
+        base=base,
+        documents=documents,
+        ledger=ledger,
         tokenizer=tokenizer_entry,
         example=example,
-        splits=continued.join_splits(splits, base, example.seq_len),
-        sources=continued.join_sources(sources, base),
-        funnel=continued.join_funnels(ledger.funnel(), base),
-        inputs=InputsEntry(
-            num_files=documents.inputs.num_rows,
-            num_bytes=sum(documents.inputs["num_bytes"].to_pylist()),
-            digest=inputs_digest(documents.inputs),
-            path=inputs_path,
-        ),
-        config=determining(config),
-        code=code_facts(),
+        splits=splits,
+        encoded=encoded,
         built={
             "started_at": started.isoformat(timespec="seconds"),
             "seconds": round(time.monotonic() - clock, 1),
@@ -207,24 +192,69 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
             "copies_by_weight": encoded.num_copies,
         },
     )
-    remove_orphans(manifest, root)
-    facts = report.Facts(
-        ledger=ledger,
-        plans=plans,
-        quarantined=quarantined.first,
-        num_quarantined=quarantined.num_records,
-        empty_files=[
-            f"{row['source']}: {row['name']}" for row in documents.inputs.to_pylist() if not row["num_records"]
-        ],
-        skipped_files=[storage.basename(file.url) for file in found.skipped],
-        num_pairs=dropped.num_pairs,
-        clusters=dropped.clusters,
-        templates=dropped.templates,
-        cleaned_documents=documents.num_changed,
-        redacted=documents.redacted,
-    )
-    storage.write_bytes(storage.join(root, f"reports/{config.version}.html"), report.render(manifest, facts))
+    if existing is None:
+        remove_orphans(manifest, root)
+        write_inputs(storage.join(root, manifest.inputs.path), documents.inputs)
+        facts = report.Facts(
+            ledger=ledger,
+            plans=plans,
+            quarantined=quarantined.first,
+            num_quarantined=quarantined.num_records,
+            empty_files=[
+                f"{row['source']}: {row['name']}" for row in documents.inputs.to_pylist() if not row["num_records"]
+            ],
+            skipped_files=[f"{storage.basename(file.url)} ({file.reason})" for file in found.skipped],
+            num_pairs=dropped.num_pairs,
+            cleaned_documents=documents.num_changed,
+            clusters=dropped.clusters,
+            templates=dropped.templates,
+            redacted=documents.redacted,
+        )
+        storage.write_bytes(storage.join(root, f"reports/{config.version}.html"), report.render(manifest, facts))
     return load(save(manifest, root))
+
+
+def make_manifest(
+    *,
+    config: BuildConfig,
+    base: Dataset | None,
+    documents: Read,
+    ledger: Ledger,
+    tokenizer: TokenizerEntry,
+    example: ExampleFormat,
+    splits: dict[str, Split],
+    encoded: Encoded,
+    built: dict[str, Any],
+) -> Manifest:
+    """The version as its manifest tells it, joined to the one it continues where there is one."""
+    sources = {
+        source.name: SourceEntry(
+            weight=source.weight,
+            documents_read=ledger.read_documents[source.name],
+            documents_kept=ledger.documents(source.name, "kept"),
+            tokens=encoded.num_tokens[source.name],
+        )
+        for source in config.sources
+    }
+    return Manifest(
+        name=config.name,
+        version=config.version,
+        parent=continued.parent(base),
+        tokenizer=tokenizer,
+        example=example,
+        splits=continued.join_splits(splits, base, example.seq_len),
+        sources=continued.join_sources(sources, base),
+        funnel=continued.join_funnels(ledger.funnel(), base),
+        inputs=InputsEntry(
+            num_files=documents.inputs.num_rows,
+            num_bytes=sum(documents.inputs["num_bytes"].to_pylist()),
+            digest=inputs_digest(documents.inputs),
+            path=f"inputs/{config.version}.parquet",
+        ),
+        config=determining(config),
+        code=code_facts(),
+        built=built,
+    )
 
 
 def settle_ledger(read: Ledger, dropped: Sequence[tuple[str, str, int, int]]) -> Ledger:
@@ -236,6 +266,16 @@ def settle_ledger(read: Ledger, dropped: Sequence[tuple[str, str, int, int]]) ->
         ledger.move(source, "kept", f"{kind}_duplicate", num_documents, num_bytes)
     ledger.check()
     return ledger
+
+
+def check_documents(encoded: Encoded, ledger: Ledger) -> None:
+    """Every document that the ledger calls kept was encoded; LedgerError says by how much not."""
+    for source, num_documents in sorted(encoded.num_documents.items()):
+        kept = ledger.documents(source, "kept")
+        if num_documents != kept:
+            raise LedgerError(
+                f"source {source}: {kept} documents kept, {num_documents} encoded: {num_documents - kept:+d}"
+            )
 
 
 def check_tokens(encoded: Encoded, plans: Mapping[str, SplitPlan], splits: Mapping[str, Split]) -> None:
@@ -296,7 +336,7 @@ def dry_run(config: BuildConfig, found: Inputs) -> str:
         lines.append(f"{source.name:<24}{len(files):>10,}{size:>14,.1f}{tasks:>14,}")
     total = sum(file.num_bytes for file in found.files) / 1e6
     lines.append(f"{'total':<24}{len(found.files):>10,}{total:>14,.1f}{len(units):>14,}")
-    lines += [f"skipped {len(found.skipped):,} files that hold no data by their name"] if found.skipped else []
+    lines += [f"skipped {len(found.skipped):,} files that hold no data"] if found.skipped else []
     lines.append("then as many encode tasks as read tasks, and one write task a shard. Nothing was read or written.")
     return "\n".join(lines)
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from manifests.manifest import FunnelRow
 
 # The order of a document's life, which is the order of the funnel's rows.
-STAGES = ("quarantine", "filter", "exact_duplicate", "near_duplicate", "kept")
+STAGES = ("quarantine", "filter", "exact_duplicate", "near_duplicate", "weight", "kept")
 
 
 class LedgerError(AssertionError):
@@ -48,10 +48,12 @@ class Ledger:
         self.ended_documents[source, stage, reason] += num_documents
         self.ended_bytes[source, stage, reason] += num_bytes
 
-    def move(self, source: str, from_stage: str, to_stage: str, num_documents: int, num_bytes: int) -> None:
+    def move(
+        self, source: str, from_stage: str, to_stage: str, num_documents: int, num_bytes: int, reason: str | None = None
+    ) -> None:
         """Records that an earlier stage kept end at a later one after all: duplicates are `kept` by reading."""
         self.end(source, from_stage, None, -num_documents, -num_bytes)
-        self.end(source, to_stage, None, num_documents, num_bytes)
+        self.end(source, to_stage, reason, num_documents, num_bytes)
 
     def copy(self) -> "Ledger":
         """A ledger of its own with the same counts."""

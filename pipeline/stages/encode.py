@@ -16,7 +16,7 @@ from manifests import storage
 from manifests.canonical import fingerprint
 from pipeline.config import TokenizerConfig
 from pipeline.documents import DocumentsFile, open_parquet
-from pipeline.identity import identities, num_copies
+from pipeline.identity import Identities, identities, num_copies
 from pipeline.runs import MAX_RUN_TOKENS, NUM_INDEX_COLUMNS, EncodedBatch, Run, run_schema, write_run
 from pipeline.runtime import BuildError, Runtime, Summary, Unit, short
 from pipeline.stages.deduplicate import Dropped
@@ -31,7 +31,7 @@ from pipeline.tokenization import (
     with_special_tokens,
 )
 
-FORMAT = 2
+FORMAT = 3
 SPLITS = ("train", "validation")
 NUM_SAMPLED = 8
 """Texts of every batch that both engines encode, evenly spaced through it."""
@@ -66,7 +66,9 @@ def encode_documents(task: EncodeTask) -> Summary:
     kept = kept_rows(task.dropped_url, task.file)
     pending: dict[str, list[EncodedBatch]] = {split: [] for split in SPLITS}
     runs: dict[str, list[Run]] = {split: [] for split in SPLITS}
-    totals = dict.fromkeys(("num_documents", "num_copies", "num_tokens", "num_by_reference"), 0)
+    totals = dict.fromkeys(
+        ("num_documents", "num_copies", "num_tokens", "num_by_reference", "num_undrawn", "undrawn_bytes"), 0
+    )
 
     def flush() -> None:
         # Both splits at once: a batch's tokens are held until both are written.
@@ -80,16 +82,26 @@ def encode_documents(task: EncodeTask) -> Summary:
         start = num_pending = 0
         for group in range(parquet.num_row_groups):
             # A task owns one core.
-            table = parquet.read_row_group(group, columns=["id", "text", "content_hash"], use_threads=False)
+            columns = ["id", "text", "content_hash", "num_bytes"]
+            table = parquet.read_row_group(group, columns=columns, use_threads=False)
             mask = kept[start : start + table.num_rows]
             start += table.num_rows
             table = table if mask.all() else table.filter(pa.array(mask))
             if not table.num_rows:
                 continue
+            drawn = _draw(table, task)
+            if not drawn.copies.all():
+                undrawn = table["num_bytes"].to_numpy()[drawn.copies == 0]
+                totals["num_undrawn"] += len(undrawn)
+                totals["undrawn_bytes"] += int(undrawn.sum())
+                table = table.filter(pa.array(drawn.copies > 0))
+                if not table.num_rows:
+                    continue
+                drawn = _draw(table, task)
             encoded = _encode(table, engines, tokenizer, task)
             totals["num_documents"] += table.num_rows
             totals["num_by_reference"] += encoded.num_by_reference
-            for split, batch in _by_split(table, encoded, task):
+            for split, batch in _by_split(table, drawn, encoded, task):
                 totals["num_copies"] += batch.documents.num_rows
                 totals["num_tokens"] += batch.num_tokens
                 pending[split].append(batch)
@@ -154,14 +166,29 @@ def _sample(texts: Sequence[str]) -> list[tuple[int, str]]:
     return [(i, texts[i][start : start + MAX_SAMPLED_CHARS]) for i, start in middles]
 
 
-def _by_split(table: pa.Table, tokens: _Tokens, task: EncodeTask) -> Iterator[tuple[str, EncodedBatch]]:
-    """The batch's documents and copies by split, where there are any; copies share their document's tokens."""
-    ids, hashes = table["id"].to_pylist(), table["content_hash"].to_pylist()
-    own = identities(task.seed, task.file.source, ids, hashes)
-    lengths = np.diff(tokens.offsets)
+@dataclass(frozen=True, kw_only=True)
+class _Drawn:
+    """What the documents' identities decide of a batch, one entry a document."""
+
+    own: Identities
+    in_validation: np.ndarray
+    copies: np.ndarray
+    """int64: how often it stands in its split; 0 where a weight below 1 leaves it out."""
+
+
+def _draw(table: pa.Table, task: EncodeTask) -> _Drawn:
+    own = identities(task.seed, task.file.source, table["id"].to_pylist(), table["content_hash"].to_pylist())
     in_validation = own.validation_draws < task.validation_fraction
     # A copy in validation would only be weighed twice there: weights act on training alone.
     copies = np.where(in_validation, 1, num_copies(task.weight, own.repeat_draws))
+    return _Drawn(own=own, in_validation=in_validation, copies=copies)
+
+
+def _by_split(table: pa.Table, drawn: _Drawn, tokens: _Tokens, task: EncodeTask) -> Iterator[tuple[str, EncodedBatch]]:
+    """The batch's documents and copies by split, where there are any; copies share their document's tokens."""
+    ids, hashes = table["id"].to_pylist(), table["content_hash"].to_pylist()
+    own, in_validation, copies = drawn.own, drawn.in_validation, drawn.copies
+    lengths = np.diff(tokens.offsets)
     id_column = table["id"].combine_chunks()
     schema = pa.schema(list(run_schema(task.dtype))[:NUM_INDEX_COLUMNS])
     for repeat in range(int(copies.max())):
@@ -197,7 +224,9 @@ class Encoded:
     num_documents: dict[str, int]
     """Documents encoded, copies not counted, by source."""
     num_copies: dict[str, int]
-    """Copies that weights made beside them, by source; below zero where a weight under 1 left documents out."""
+    """Copies that weights made beside them, by source."""
+    undrawn: tuple[tuple[str, int, int], ...]
+    """(source, num_documents, num_bytes) that a weight below 1 left out."""
     num_by_reference: int
     """Documents that the fast engine gave up on, and the reference encoded."""
     engine: str
@@ -272,6 +301,11 @@ def encode(
             split: tuple(Run.from_json(run) for result in results for run in result["runs"][split]) for split in SPLITS
         },
         **counts,
+        undrawn=tuple(
+            (file.source, result["num_undrawn"], result["undrawn_bytes"])
+            for file, result in zip(files, results, strict=True)
+            if result["num_undrawn"]
+        ),
         num_by_reference=sum(result["num_by_reference"] for result in results),
         engine=" / ".join(sorted({f"{result['engine']} ({result['engine_why']})" for result in results})) or "none",
         num_buckets=num_buckets,

@@ -169,7 +169,7 @@ def unite(task: UniteTask) -> Summary:
     write_batches(task.survivors_url, table, bounds)
     groups = group_of(same["keeper"], task.first_documents)
     write_run(task.same_url, same, groups, len(task.first_documents), SAME.names or ())
-    first_rows = table.take(bounds[:-1])
+    first_rows = table.take(pa.array(bounds[:-1], pa.int64()))
     starts = [[row["unwanted"], row["policy"], row["id"][:MAX_KEY_CHARS]] for row in first_rows.to_pylist()]
     return {
         "num_survivors": table.num_rows,
