@@ -103,7 +103,7 @@ def kept_texts(dataset: Dataset) -> dict[tuple[str, str], list[str]]:
         result = json.loads(path.read_text())
         source = result["inputs"][0][0]
         for file in result["files"]:
-            if "quarantine" not in file:
+            if file.endswith(".parquet") and "quarantine" not in file:
                 table = pq.read_table(file, columns=["id", "text"])
                 for document_id, text in zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True):
                     texts.setdefault((source, document_id), []).append(text)
