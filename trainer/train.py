@@ -126,7 +126,10 @@ def main(arguments: list[str] | None = None) -> int:
             return _refuse(error, speaks=ranks.is_first)
         stop.install()
         try:
-            return train(run, stop)
+            code = train(run, stop)
+            # All leave together: a rank that takes its connections down while another still uses them can abort it.
+            ranks.sum([0])
+            return code
         except NotFiniteError as error:
             run.say(f"train.py: {error}")
             return 1

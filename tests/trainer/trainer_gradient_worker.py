@@ -107,6 +107,7 @@ def main() -> None:
         applied = nan_on_the_last_rank(ranks)
         if ranks.is_first:
             torch.save({"cases": results, "applied": applied}, Path(target))
+        ranks.sum([0])  # all leave together, as the trainer does
 
 
 if __name__ == "__main__":
