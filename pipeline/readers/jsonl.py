@@ -47,7 +47,7 @@ def read(source: Source, fields: Fields, limits: Limits) -> Iterator[Records]:
     """The file's records in order, in batches of about `limits.batch_bytes`."""
     parse = Parser(fields, limits)
     batch = Batch(limits)
-    number = 1  # of the next line
+    number = 1 if source.part is None else source.part.first_record  # of the next line
     lines = _Lines(limits.max_record_bytes)
     try:
         for piece in source.utf8_pieces():
