@@ -97,7 +97,7 @@ class SourceConfig:
         "the field that holds the id; a record without it, or null here: its place is its id", "id"
     )
     encoding: str | None = setting(
-        "character set of files without a byte-order mark (cp1251, koi8-r, ...); guess: told from each text file's bytes"
+        "character set of files without a byte-order mark: cp1251, koi8-r, ...; guess: told from a text file's bytes"
         " where they are no UTF-8; null: UTF-8",
         None,
     )

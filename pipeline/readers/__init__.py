@@ -125,8 +125,8 @@ def read_file(
     """The records of the file at `url` (local or s3://), or of one `part` of it (see parts.py).
 
     `format` is "auto" or a key of READERS; `encoding` the character set of files of ENCODED formats that have no
-    byte-order mark, charset_names.GUESS to tell it from each file's bytes, None for UTF-8. The summary of a part counts its
-    records only; its bytes and hash are of no use.
+    byte-order mark, charset_names.GUESS to tell it from each file's bytes, None for UTF-8. The summary of a part counts
+    its records only; its bytes and hash are of no use.
     """
     assert format == "auto" or format in READERS, format
     return Reading(url, format, fields or Fields(), limits or Limits(), encoding, part)
