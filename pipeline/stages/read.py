@@ -45,8 +45,9 @@ from pipeline.ledger import Ledger
 from pipeline.quarantine import Quarantine
 from pipeline.readers import Fields, read_file
 from pipeline.readers.parts import Part
+from pipeline.readers.survey import Survey
 from pipeline.runtime import Runtime, Summary, Unit, short
-from pipeline.stages.survey import Survey, check_unchanged, survey_files
+from pipeline.stages.survey import check_unchanged, survey_files
 
 FORMAT = 3
 COUNTED_BYTES = 1 << 30
