@@ -49,13 +49,15 @@ from pipeline.readers.survey import Survey
 from pipeline.runtime import Runtime, Summary, Unit, short
 from pipeline.stages.survey import check_unchanged, survey_files
 
-FORMAT = 3
+FORMAT = 4
 COUNTED_BYTES = 1 << 30
 """Lines are counted in all documents of a source whose files are no larger than this together, else in every second,
 fourth ...: template lines are those of a whole percent of the documents, which a sample of some 100,000 shows.
 """
 MAX_UNCOUNTED = 16_000_000
 """Lines held before they are counted: 128 MB. Counting sorts them, so the fewer times the better."""
+MAX_SKIPPED = 100
+"""Names of files skipped inside archives that a unit hands on: the report lists fewer."""
 MIN_BUDGET_RECORDS = 10
 """Bad records that never stop a build unless the budget is 0: a fraction of a small source would be less than one
 record.
@@ -101,6 +103,7 @@ def read_documents(task: ReadTask) -> Summary:
     sizes: Counter[tuple[str, str | None]] = Counter()
     inputs: list[list[Any]] = []
     redacted: Counter[str] = Counter()
+    skipped: list[list[str]] = []
     num_changed = num_counted = 0
     lines, uncounted = np.empty(0, LINE), [np.empty(0, np.uint64)]
 
@@ -118,6 +121,8 @@ def read_documents(task: ReadTask) -> Summary:
                 for bad in records.bad:
                     end("quarantine", bad.reason, bad.num_records, bad.num_bytes)
                 quarantine.add(task.source, file.name, records.bad)
+                for path, reason in records.skipped[: max(0, MAX_SKIPPED - len(skipped))]:
+                    skipped.append([texts.file_of(file.name, path), reason])
                 documents, num_null = texts.found(records, file.name)
                 end("filter", "empty.null", num_null, 0)
                 yield documents
@@ -160,6 +165,7 @@ def read_documents(task: ReadTask) -> Summary:
         "num_changed": num_changed,
         "redacted": dict(sorted(redacted.items())),
         "num_counted": num_counted,
+        "skipped": skipped,
         "files": [task.documents_url, task.lines_url, *([task.quarantine_url] if quarantine.num_rows else [])],
     }
 
@@ -231,6 +237,8 @@ class Read:
     num_changed: int
     redacted: Counter[str]
     """Replacements by the rule's name."""
+    skipped: tuple[tuple[str, str], ...] = ()
+    """(name, reason) of files inside archives that are no data by their names, MAX_SKIPPED a unit."""
     lines: tuple[tuple[str, str, int], ...] = ()
     """(source, url, num_documents) of each unit's counted lines."""
 
@@ -349,6 +357,7 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
         ledger=ledger,
         quarantine_urls=tuple(quarantine_urls),
         num_changed=sum(result["num_changed"] for result in results),
+        skipped=tuple((name, reason) for result in results for name, reason in result["skipped"]),
         redacted=sum((Counter(result["redacted"]) for result in results), Counter()),
         lines=tuple(lines),
     )
