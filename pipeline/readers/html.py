@@ -49,14 +49,14 @@ def read(source: Source, fields: Fields, limits: Limits) -> Iterator[Records]:  
     yield batch.take()
 
 
-def text_of(markup: str) -> str:
-    """The text of a page, by the rules above. Raises Unreadable."""
+def text_of(markup: str, *, is_page: bool = True) -> str:
+    """The text of a page, by the rules above; of what is no page but a mail, all that is visible. Raises Unreadable."""
     if not markup.strip():
         return ""
     try:
         tree = HTMLTree.parse(markup)
         everything: str = extract_plain_text(tree, main_content=False)
-        if _depth(markup) > MAX_MAIN_DEPTH:
+        if not is_page or _depth(markup) > MAX_MAIN_DEPTH:
             return everything
         main: str = extract_plain_text(tree, main_content=True)
     except (ValueError, RuntimeError, RecursionError, MemoryError) as error:

@@ -134,6 +134,21 @@ def test_a_mail_gives_headers_and_the_plain_text_of_alternatives(tmp_path):
     )
 
 
+def test_a_mail_of_html_alone_gives_all_that_is_visible(tmp_path):
+    rows = "".join(f"<tr><td>Name</td><td>{value}</td></tr>" for value in ("first", "second"))
+    page = f"<html><body><p>Deployer properties:</p><ul><li>agent = Maven</li></ul><table>{rows}</table></body></html>"
+    mail = f"Subject: s\nContent-Type: text/html\n\n{page}\n".encode()
+    [(_, text)], _ = read(tmp_path / "a.eml", mail)
+    assert "agent = Maven" in text
+    assert "second" in text
+
+
+def test_enriched_text_loses_its_marks_with_their_parameters(tmp_path):
+    mail = b"Subject: s\nContent-Type: text/enriched\n\n<bold>a</bold> <color><param>red</param>b</color> <<c>\n"
+    [(_, text)], _ = read(tmp_path / "a.eml", mail)
+    assert text == "Subject: s\n\na b <c>"
+
+
 def test_an_mbox_is_split_at_envelopes_and_never_inside_a_body(tmp_path):
     envelope = "From a@example.org Tue Mar  5 10:15:01 2024\n"
     first = envelope + "Subject: 1\n\nFrom now on it works.\n\nFrom the start.\n>From the end.\n\n"
