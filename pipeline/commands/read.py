@@ -85,7 +85,9 @@ def rows(config: BuildConfig, source: SourceConfig, totals: Totals, limit: int |
     totals.num_skipped = len(found.skipped)
     for file in found.files:
         totals.num_files += 1
-        reading = read_file(file.url, format=source.format, fields=fields, encoding=source.encoding)
+        reading = read_file(
+            file.url, format=source.format, fields=fields, encoding=source.encoding, markup=source.markup
+        )
         for records in reading:
             totals.num_skipped += len(records.skipped)
             for bad in records.bad:

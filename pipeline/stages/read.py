@@ -82,6 +82,7 @@ class ReadTask:
     format: str
     fields: Fields
     encoding: str | None
+    markup: str | None
     clean: CleanConfig
     redact: RedactConfig
     filters: tuple[tuple[str, Any], ...]
@@ -115,7 +116,12 @@ def read_documents(task: ReadTask) -> Summary:
         for file in task.files:
             check_unchanged(file)
             reading = read_file(
-                file.url, format=task.format, fields=task.fields, encoding=task.encoding, part=task.part
+                file.url,
+                format=task.format,
+                fields=task.fields,
+                encoding=task.encoding,
+                markup=task.markup,
+                part=task.part,
             )
             for records in reading:
                 for bad in records.bad:
@@ -281,7 +287,7 @@ def _unit(
     fields = Fields(text=source.text, id=source.id)
     settings: list[Any] = [
         [[file.name, file.url, file.num_bytes, file.identity] for file in group],
-        [source.name, source.format, dataclasses.asdict(fields), source.encoding],
+        [source.name, source.format, dataclasses.asdict(fields), source.encoding, source.markup],
         [None if part is None else dataclasses.asdict(part), sha256],
         [dataclasses.asdict(source.clean or config.clean), dataclasses.asdict(config.redact)],
         [[name, dataclasses.asdict(chosen)] for name, chosen in filters],
@@ -295,6 +301,7 @@ def _unit(
         format=source.format,
         fields=fields,
         encoding=source.encoding,
+        markup=source.markup,
         clean=source.clean or config.clean,
         redact=config.redact,
         filters=filters,

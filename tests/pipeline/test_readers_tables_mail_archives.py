@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import tarfile
 import time
 import zipfile
@@ -108,6 +109,24 @@ def test_a_page_gives_its_text_in_its_own_encoding(tmp_path):
         assert "Заголовок" in text
         assert "Второй, x²." in text
         assert "x()" not in text
+
+
+def test_a_fragment_of_html_gives_all_its_text(tmp_path):
+    fragment = "#use page\n<ul>\n<li>first</li>\n<li>second</li>\n</ul>"
+    [(_, text)], _ = read(tmp_path / "a.wml", fragment.encode())
+    assert "first" in text
+    assert "second" in text
+
+
+def test_a_field_that_holds_html_gives_its_text_where_the_config_says_so(tmp_path):
+    rows = [{"id": 1, "text": "<p>a &lt; b</p>\n<p>c</p>"}, {"id": 2, "text": "x < y\n\nz"}, {"id": 3, "text": None}]
+    content = "\n".join(map(json.dumps, rows)).encode()
+    assert read(tmp_path / "a.jsonl", content, markup="html")[0] == [
+        ("1", "a < b\n\nc"),
+        ("2", "x < y\n\nz"),
+        ("3", None),
+    ]
+    assert read(tmp_path / "a.jsonl", content)[0][0] == ("1", "<p>a &lt; b</p>\n<p>c</p>")
 
 
 def test_a_page_nested_without_end_is_read_in_bounded_time(tmp_path):
