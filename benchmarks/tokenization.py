@@ -39,13 +39,14 @@ from manifests.shard import ExampleFormat, view_examples
 from pipeline.documents import DocumentsFile, documents_schema
 from pipeline.packing import num_groups_for
 from pipeline.plan import plan_split
-from pipeline.runs import Run, bucket_totals
+from pipeline.runs import Run, RunLayout, bucket_totals
 from pipeline.runtime import WORKER_ENVIRONMENT
-from pipeline.stages.encode import EncodeTask, encode_documents
+from pipeline.stages.encode import EncodeRules, EncodeTask, encode_documents
+from pipeline.stages.engine import TokenizerInUse, open_in_worker
 from pipeline.stages.outcome import DROPPED_SCHEMA, dropped_url
 from pipeline.stages.pack import PackTask, count_rows
 from pipeline.stages.write import WriteTask, write_one_shard
-from pipeline.tokenization import FastEngine, ReferenceEngine, open_engines, read_tokenizer
+from pipeline.tokenization import FastEngine, ReferenceEngine, SpecialIds, open_engines, read_tokenizer
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 BATCH_BYTES = 16_000_000
@@ -106,13 +107,14 @@ def write_documents(path: Path, records: list[tuple[str, str]], copies: int = 1)
                 start += len(texts)
                 sizes = [len(text.encode()) for text in texts]
                 total += sum(sizes)
-                columns = {
+                columns: dict[str, Any] = {
                     "id": [f"{name}#{copy}" for name, _ in part],
                     "text": texts,
                     "num_bytes": sizes,
                     "content_hash": [hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts],
-                    "bands": pa.nulls(len(part), schema.field("bands").type),
                 }
+                # What only deduplication reads.
+                columns |= {f.name: pa.nulls(len(part), f.type) for f in schema if f.name not in columns}
                 writer.write_table(pa.table(columns, schema=schema))
     return total
 
@@ -148,22 +150,28 @@ def encode_task(folder: Path, name: str, weight: float = 1.0) -> EncodeTask:
     return EncodeTask(
         file=file,
         dropped_url=str(folder / "dropped"),
-        tokenizer_url=str(folder / "tokenizer.json"),
-        eos=None,
-        bos=None,
-        engine="auto",
-        seed=0,
         weight=weight,
-        validation_fraction=0.005,
-        dtype="uint32",
-        num_buckets=NUM_BUCKETS,
+        rules=rules(folder),
         runs_url=str(folder / f"run-{name}-{os.getpid()}"),
+    )
+
+
+def rules(folder: Path) -> EncodeRules:
+    """Those of a build with DeepSeek's tokenizer."""
+    path = folder / "tokenizer.json"
+    special_ids = SpecialIds(eos=1, bos=None)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return EncodeRules(
+        tokenizer=TokenizerInUse(url=str(path), sha256=digest, special_ids=special_ids, setting="auto"),
+        seed=0,
+        validation_fraction=0.005,
+        layout=RunLayout(dtype="uint32", num_buckets=NUM_BUCKETS, special_ids=special_ids),
     )
 
 
 def part_engine(folder: Path, language: str) -> dict[str, Any]:
     """Engines alone: list of str in, ids out."""
-    tokenizer = read_tokenizer((folder / "tokenizer.json").read_bytes())
+    tokenizer = read_tokenizer((folder / "tokenizer.json").read_bytes()).plain
     texts, warm = (column(folder / f"{language}-{name}.parquet", "text") for name in ("text", "warm"))
     num_mb = sum(len(text.encode()) for text in texts) / 1e6
     sample = next(batches(texts[::7], REFERENCE_BYTES))
@@ -193,9 +201,7 @@ def part_stage(folder: Path, language: str) -> dict[str, Any]:
     encode_documents(encode_task(folder, "tiny"))  # loads the tokenizer, proves the engine, loads the kernels
     num_mb = sum(column(Path(text.file.url), "num_bytes")) / 1e6
     cold, _ = timed(lambda: encode_documents(text))
-    import pipeline.stages.encode as encode_module
-
-    encode_module._open.cache_clear()
+    open_in_worker.cache_clear()
     encode_documents(encode_task(folder, "tiny"))
     encode_documents(warm)
     steady, result = timed(lambda: encode_documents(text))
@@ -212,7 +218,7 @@ def part_stage_memory(folder: Path, name: str) -> dict[str, Any]:
 
 def part_engine_memory(folder: Path, gigabytes: float) -> dict[str, Any]:
     """Resident memory of the fast engine while ever new words go through it: the corpus, its letters exchanged."""
-    tokenizer = read_tokenizer((folder / "tokenizer.json").read_bytes())
+    tokenizer = read_tokenizer((folder / "tokenizer.json").read_bytes()).plain
     fast = open_engines(tokenizer, "auto").chosen
     texts = column(folder / "en-text.parquet", "text") + column(folder / "ru-text.parquet", "text")
     rng = np.random.default_rng(0)
