@@ -58,7 +58,7 @@ def read_tokenizer(data: bytes, *, eos: str | None = None, bos: str | None = Non
     Args:
         data: the file's bytes.
         eos: the token that ends a document; None takes what the tokenizer's own post-processor puts after a text, else
-            the first of KNOWN_EOS that it has.
+            the first of KNOWN_EOS that it marks special, else the first that it has.
         bos: the token that begins one; None takes what the post-processor puts before a text, mostly nothing.
 
     Raises:
@@ -68,7 +68,7 @@ def read_tokenizer(data: bytes, *, eos: str | None = None, bos: str | None = Non
     import tokenizers  # slow to import, and needed only where text is encoded
 
     try:
-        json.loads(data)
+        fields = json.loads(data)
         whole = tokenizers.Tokenizer.from_str(data.decode())
     except Exception as error:  # the library raises bare Exception for whatever it cannot read
         raise TokenizerError(f"tokenizer.path: not a tokenizer.json that `tokenizers` reads: {error}") from error
@@ -77,7 +77,7 @@ def read_tokenizer(data: bytes, *, eos: str | None = None, bos: str | None = Non
     if eos is not None:
         eos_id = _id_of(vocabulary, "eos", eos)
     else:
-        eos_id = _known_eos_id(vocabulary) if own_eos is None else own_eos
+        eos_id = _known_eos_id(vocabulary, fields) if own_eos is None else own_eos
     bos_id = own_bos if bos is None else _id_of(vocabulary, "bos", bos)
     if bos_id == eos_id:
         if bos is not None:
@@ -118,10 +118,13 @@ def read_tokenizer_file(path: str) -> bytes:
         raise TokenizerError(f"tokenizer.path: {path} does not exist: name a tokenizer.json or its folder") from error
 
 
-def _known_eos_id(vocabulary: dict[str, int]) -> int:
-    for name in KNOWN_EOS:
-        if name in vocabulary:
-            return vocabulary[name]
+def _known_eos_id(vocabulary: dict[str, int], fields: dict[str, Any]) -> int:
+    # Gemma has `<eos>`, and `</s>` as well: there it is a piece of HTML, not marked special.
+    special = [token["content"] for token in fields.get("added_tokens", ()) if token["special"]]
+    for names in (special, vocabulary):
+        for name in KNOWN_EOS:
+            if name in names:
+                return vocabulary[name]
     raise TokenizerError(
         "tokenizer.eos: this tokenizer has none of the known end-of-document tokens"
         f" ({', '.join(KNOWN_EOS)}): name the one to use"

@@ -123,6 +123,20 @@ def test_special_tokens_come_from_the_tokenizers_own_rule_and_never_from_text(
         assert not {tokenizer.special_ids.eos, tokenizer.special_ids.bos} & set(ids.tolist())
 
 
+def test_a_known_name_that_is_marked_special_wins_over_one_that_is_not() -> None:
+    """Gemma has `<eos>`, and among its HTML tags `</s>` too."""
+    fields = json.loads(train_tokenizer(TEXTS, 400))
+    [known] = fields["added_tokens"]
+    vocabulary_size = len(fields["model"]["vocab"])
+    fields["added_tokens"] = [
+        {**known, "content": "</s>", "id": vocabulary_size, "special": False},
+        {**known, "content": "<eos>", "id": vocabulary_size + 1, "special": True},
+    ]
+    assert read_tokenizer(json.dumps(fields).encode()).special_ids.eos == vocabulary_size + 1
+    fields["added_tokens"][0]["special"] = True
+    assert read_tokenizer(json.dumps(fields).encode()).special_ids.eos == vocabulary_size
+
+
 def test_an_engine_that_is_not_exact_for_this_very_tokenizer_is_not_used() -> None:
     """Where `<` and `0` are no pieces, fastokens 0.3.5 takes the text `<0x0A>` for the byte of that name."""
     engines = open_engines(read_tokenizer(sentencepiece_bpe(alphabet="")).plain, "auto")
