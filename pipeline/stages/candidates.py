@@ -83,7 +83,7 @@ def sign(task: SignTask) -> Summary:
             start = file.first_document
             for number in range(parquet.num_row_groups):
                 columns = ["num_bytes", "signature", *(["text"] if len(lines) else [])]
-                table = parquet.read_row_group(number, columns=columns)
+                table = parquet.read_row_group(number, columns=columns, use_threads=False)
                 end = start + table.num_rows
                 low, high = np.searchsorted(ranked["document"], [start, end])
                 own = ranked[low:high]
