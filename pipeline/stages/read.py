@@ -35,6 +35,7 @@ from pipeline.documents import (
     add_lines,
     documents_schema,
     in_groups,
+    row_group_rows,
     signature_column,
 )
 from pipeline.filters import judge_all
@@ -142,7 +143,7 @@ def read_documents(task: ReadTask) -> Summary:
     schema = documents_schema(task.near.bands * task.near.rows)
     with (
         storage.atomic_writer(task.documents_url) as stream,
-        pq.ParquetWriter(stream, schema, compression="lz4", use_dictionary=False) as writer,
+        pq.ParquetWriter(stream, schema, compression="lz4", use_dictionary=False, write_statistics=False) as writer,
         Quarantine(task.quarantine_url) as quarantine,
     ):
         for documents in texts.gathered(found(quarantine)):
@@ -151,7 +152,8 @@ def read_documents(task: ReadTask) -> Summary:
             num_changed += int(np.count_nonzero(prepared.changed))
             kept = _keep(documents["id"].chunk(0), prepared.text, task, end)
             if kept.num_rows:
-                writer.write_table(kept, row_group_size=kept.num_rows)
+                num_bytes = kept["text"].nbytes
+                writer.write_table(kept, row_group_size=row_group_rows(kept.num_rows, num_bytes))
                 if task.near.templates.enabled:
                     hashes, num_documents = _lines(kept, task.lines_level)
                     uncounted.append(hashes)
