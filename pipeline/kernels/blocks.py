@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from pipeline.kernels import columns
-from pipeline.kernels.bits import add_where, bits_between, count_ones, count_trailing_zeros
+from pipeline.kernels.bits import add_where, bits_between, copy_block, count_ones, count_trailing_zeros
 from pipeline.kernels.compiled import inlined, lean
-from pipeline.kernels.scratch import FIRST, num_before, num_between
+from pipeline.kernels.scratch import AFTER, FIRST, num_before, num_between
 from pipeline.kernels.unicode import (
     LETTER,
     LOWER_MASK,
@@ -44,14 +44,8 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
     text, lower = scratch.text, scratch.lower
     size = end - start
     behind = FIRST + size
-    for place in range(FIRST):
-        text[place] = 0x20
-    for place in range(size):
-        text[FIRST + place] = data[start + place]
-        lower[FIRST + place] = data[start + place]
-    for place in range(192):
-        text[behind + place] = 0x20
-        lower[behind + place] = 0x20
+    _copy(data, start, size, text)
+    _copy(data, start, size, lower)
 
     num_characters = num_word_characters = num_words = num_sentences = num_edges = num_run_edges = num_newlines = 0
     num_letters = num_digits = num_cyrillic = num_hash_signs = num_curly_brackets = num_ellipses = 0
@@ -149,7 +143,7 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
         symbol_ends, symbols_so_far = _unbroken(starts, filled & ~more, symbols_so_far)
         plain_ends, plain_so_far = _unbroken(starts, filled & ~letters, plain_so_far)
         num_plain_words += count_ones(plain_ends & ~filled)
-        num_edges = _emit(scratch.word_edges, num_edges, edges, first)
+        num_edges = _emit(scratch.word_edges, num_edges, edges, first, 8)
         symbol_ends &= ~filled
         num_symbol_words += count_ones(symbol_ends)
         while symbol_ends:
@@ -160,8 +154,8 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
             num_symbol_characters += num_between(scratch.word_characters, scratch.word_edges[2 * word], place)
         num_words += count_ones(starts)
         run_edges = runs ^ ((runs << _1) | was_run)
-        num_run_edges = _emit(scratch.run_edges, num_run_edges, run_edges, first)
-        num_newlines = _emit(scratch.newlines, num_newlines, newlines, first)
+        num_run_edges = _emit(scratch.run_edges, num_run_edges, run_edges, first, 8)
+        num_newlines = _emit(scratch.newlines, num_newlines, newlines, first, 1)
         # Three dots in a row?
         if dots & ((dots << _1) | (was_dot >> _1)) & ((dots << _2) | was_dot):
             for bit in range(64):
@@ -192,13 +186,32 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
 
 
 @inlined
-def _emit(places: Any, number: Any, bits: Any, first: Any) -> Any:
-    """Append first + i to `places` for every bit i that is set."""
-    while bits:
-        places[np.uint64(number)] = np.int32(first + np.intp(count_trailing_zeros(bits)))
-        bits &= bits - _1
-        number += 1
-    return number
+def _copy(data: Any, start: Any, size: Any, text: Any) -> None:
+    """data[start : start + size] between spaces."""
+    whole = size & ~63
+    for place in range(0, whole, 64):
+        copy_block(data, start + place, text, FIRST + place)
+    for place in range(whole, size):
+        text[FIRST + place] = data[start + place]
+    for place in range(FIRST):
+        text[place] = 0x20
+    for place in range(FIRST + size, FIRST + size + AFTER):
+        text[place] = 0x20
+
+
+@inlined
+def _emit(places: Any, number: Any, bits: Any, first: Any, turns: Any) -> Any:
+    """Append first + i to `places` for every bit i that is set; up to seven places behind them are written as well.
+
+    Eight a turn, since how many bits are set cannot be foretold and each wrong guess costs as much as five of them.
+    """
+    behind = number + count_ones(bits)
+    while number < behind:
+        for turn in range(turns):
+            places[np.uint64(number + turn)] = np.int32(first + np.intp(count_trailing_zeros(bits)))
+            bits &= bits - _1
+        number += turns
+    return behind
 
 
 @inlined
