@@ -98,6 +98,25 @@ def copy_block(typing_context: Any, data: Any, index: Any, target: Any, place: A
     return types.void(data, types.intp, target, types.intp), codegen
 
 
+@intrinsic
+def add_floats(typing_context: Any, target: Any, row: Any, source: Any, other: Any) -> Any:  # noqa: ARG001 - numba's
+    """target[row] += source[other], for arrays of float32 with rows of 16; the caller checks bounds."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = ir.VectorType(ir.FloatType(), 16)
+
+        def pointer(array_type: Any, array: Any, index: Any) -> Any:
+            start = context.make_array(array_type)(context, builder, array).data
+            first = builder.mul(index, ir.Constant(index.type, 16))
+            return builder.bitcast(builder.gep(start, [first], inbounds=True), vector.as_pointer())
+
+        to, of = pointer(target, *arguments[:2]), pointer(source, *arguments[2:])
+        builder.store(builder.fadd(builder.load(to, align=4), builder.load(of, align=4)), to, align=4)
+        return context.get_dummy_value()
+
+    return types.void(target, types.intp, source, types.intp), codegen
+
+
 def _block(context: Any, builder: Any, array_type: Any, data: Any, index: Any) -> Any:
     """LLVM's pointer to the 64 bytes at data[index]."""
     array = context.make_array(array_type)(context, builder, data)
