@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.kernels.arrow import text_buffers
+from pipeline.kernels.arrow import aligned, text_buffers
 from pipeline.kernels.bits import EVERY_7F, add_floats, bytes_between, bytes_equal, count_trailing_zeros, load_uint64
 from pipeline.kernels.compiled import inlined, lean
 from pipeline.kernels.hashing import START, absorb, mix64
@@ -69,15 +69,14 @@ def detect(text: pa.LargeStringArray) -> Languages:
     return Languages(label=label, score=score)
 
 
-def _memory() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """This thread's words and their sums: (hashes, 0 in free places; sums; how many rows are in each)."""
+def _memory() -> tuple[np.ndarray, np.ndarray]:
+    """This thread's words and their sums: (a hash, 0 in free places, and how many rows are in the sum; sums)."""
     if not hasattr(_remembered, "arrays"):
         _remembered.arrays = (
-            np.zeros(NUM_REMEMBERED, np.uint64),
-            np.zeros((NUM_REMEMBERED, DIMENSION), np.float32),
-            np.zeros(NUM_REMEMBERED, np.int32),
+            np.zeros((NUM_REMEMBERED, 2), np.uint64),
+            aligned(np.zeros((NUM_REMEMBERED, DIMENSION), np.float32)),
         )
-    arrays: tuple[np.ndarray, np.ndarray, np.ndarray] = _remembered.arrays
+    arrays: tuple[np.ndarray, np.ndarray] = _remembered.arrays
     return arrays
 
 
@@ -97,7 +96,6 @@ def _detect_batch(
     right: Any,
     known: Any,
     sums: Any,
-    sizes: Any,
     marked: Any,
     vector: Any,
     stack_nodes: Any,
@@ -117,14 +115,15 @@ def _detect_batch(
             start = position
             position, value = _word(data, start, end)
             slot = value & np.uint64(NUM_REMEMBERED - 1)
-            if known[slot] != value:
-                known[slot] = value
+            if known[slot, 0] != value:
+                known[slot, 0] = value
                 word = _find(data, start, position, word_slots, word_hashes, word_bytes, word_offsets)
                 marked[0], marked[position - start + 1] = _BEGIN, _END
                 for place in range(start, position):
                     marked[place - start + 1] = data[place]
-                sizes[slot] = _sum_word(marked, position - start + 2, word, rows, bucket_rows, sums, slot)
-            size += sizes[slot]
+                num_rows = _sum_word(marked, position - start + 2, word, rows, bucket_rows, sums, slot)
+                known[slot, 1] = np.uint64(num_rows)
+            size += np.intp(known[slot, 1])
             add_floats(vector, 0, sums, np.intp(slot))
         for i in range(DIMENSION):
             vector[0, i] /= np.float32(size)

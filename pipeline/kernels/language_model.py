@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from manifests.errors import UserError
+from pipeline.kernels.arrow import aligned
 
 MODEL_FILE = "lid.176.ftz"
 MODEL_SHA256 = "8f3472cfe8738a7b6099e8e999c3cbfae0dcd15696aac7d7738a8039db603e83"
@@ -132,7 +133,7 @@ def _read() -> tuple[LanguageModel, tuple[str, ...]]:
     left, right = _tree(counts[num_words:])
     hashes = np.array([fnv1a(word) for word in words], np.uint32)
     model = LanguageModel(
-        rows=rows,
+        rows=aligned(rows),
         bucket_rows=bucket_rows,
         word_slots=_slots(hashes),
         word_hashes=hashes,
