@@ -40,9 +40,7 @@ def readonly(array: npt.ArrayLike, dtype: npt.DTypeLike) -> np.ndarray:
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
-    """A copy that begins where a cache line does, as Arrow's memory does and numpy's does not: a row of 64 bytes is then
-    one line, not two.
-    """
+    """A copy that begins where a cache line does, as numpy's need not: a row of 64 bytes is one line, not two."""
     buffer = pa.allocate_buffer(array.nbytes)
     copy = np.frombuffer(buffer, array.dtype).reshape(array.shape)
     copy[...] = array

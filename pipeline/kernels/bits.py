@@ -1,5 +1,7 @@
-"""Machine instructions numba has no name for, and tests on many bytes at once: on eight in a register (SWAR, SIMD within
-a register), on sixty-four by vector instructions, whichever the processor has, with one bit a byte as the answer.
+"""Machine instructions numba has no name for, and tests on many bytes at once.
+
+On eight in a register (SWAR, SIMD within a register); on sixty-four by vector instructions, whichever the processor
+has, with one bit a byte as the answer.
 """
 
 from typing import Any
@@ -102,7 +104,7 @@ def copy_block(typing_context: Any, data: Any, index: Any, target: Any, place: A
 def add_floats(typing_context: Any, target: Any, row: Any, source: Any, other: Any) -> Any:  # noqa: ARG001 - numba's
     """target[row] += source[other], for arrays of float32 with rows of 16; the caller checks bounds."""
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(ir.FloatType(), 16)
 
         def pointer(array_type: Any, array: Any, index: Any) -> Any:

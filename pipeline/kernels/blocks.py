@@ -163,7 +163,7 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
                 num_dots = num_dots + 1 if is_dot else 0
                 num_ellipses += is_dot and num_dots % 3 == 0
         else:
-            num_dots = np.intp(dots >> _63) * (1 + np.intp((dots >> _62) & _1))
+            num_dots = int(dots >> _63) * (1 + int((dots >> _62) & _1))
         was_dot = dots >> _62
         was_filled, was_run, was_mark, was_closing = filled >> _63, runs >> _63, marks >> _63, closing >> _63
 
@@ -230,8 +230,9 @@ def _unbroken(starts: Any, bits: Any, so_far: Any) -> Any:
 
 @inlined
 def _lower_cyrillic(text: Any, lower: Any, first: Any) -> None:
-    """U+0400-042F in lower case, both bytes of each: Ѐ-Џ D0 80-8F -> D1 90-9F; А-П D0 90-9F -> D0 B0-BF; Р-Я D0 A0-AF ->
-    D1 80-8F.
+    """U+0400-042F in lower case, both bytes of each.
+
+    Ѐ-Џ: D0 80-8F -> D1 90-9F; А-П: D0 90-9F -> D0 B0-BF; Р-Я: D0 A0-AF -> D1 80-8F.
     """
     after = bits_between(text, first - 1, 0xD0, 0xD0)
     eighties = bits_between(text, first, 0x80, 0x8F)

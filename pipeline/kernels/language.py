@@ -107,7 +107,7 @@ def _detect_batch(
         position, end = offsets[document], offsets[document + 1]
         for i in range(DIMENSION):
             vector[0, i] = rows[end_of_line, i]
-        size = 1
+        size = np.intp(1)
         while position < end:
             if _IS_SPACE[data[position]]:
                 position += 1

@@ -114,7 +114,7 @@ def _num_chars(scratch: Any, place: Any, n: Any) -> Any:
 
 @inlined
 def _name_2grams(keys: Any, first: Any, repeats: Any, candidates: Any, num_candidates: Any, slots: Any) -> None:
-    """Fill `first` (the place where the 2-gram of a place comes first) and `repeats` (how often, at that first place)."""
+    """Fill `first`, the place where the 2-gram of a place comes first: its name; and `repeats`, how often, by name."""
     mask, shift = _cleared(slots, num_candidates)
     # Indices are unsigned: for a signed one numba asks each time whether it counts from the end.
     for number in range(num_candidates):

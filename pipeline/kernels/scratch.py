@@ -13,7 +13,7 @@ from pipeline.kernels.compiled import inlined
 
 FIRST = 64
 AFTER = 192
-"""Bytes behind a document: the block it ends in, a block that is looked ahead at, and 24 bytes read with a last word."""
+"""Spaces behind a document: the rest of its last block, one more that is looked ahead at, 24 bytes read with a word."""
 MAX_DOCUMENT_BYTES = 2**31 - 1 - FIRST - AFTER
 
 
@@ -78,7 +78,7 @@ def make_scratch(num_bytes: int) -> Scratch:
         run_edges=edges(),
         newlines=np.empty(num_bytes + 8, np.int32),
         keys=np.empty(num_words, np.uint64),
-        occurrences=np.empty(8 * num_slots, np.uint8),
+        occurrences=np.empty(1 << (8 * num_words - 1).bit_length(), np.uint8),
         candidates=places(),
         names=places(),
         first=places(),
