@@ -55,7 +55,9 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
     space_ahead = run_ahead = _0
     was_dot = _0  # the last two bytes
     other_lower = False
-    for block in range(FIRST >> 6, (behind >> 6) + 1):
+    # Up to the block of the place behind `behind`, which num_before of a line's last mark asks for.
+    num_blocks = ((behind + 1) >> 6) + 1
+    for block in range(FIRST >> 6, num_blocks):
         first = block << 6
         spaces = bits_between(text, first, 0x20, 0x20) | bits_between(text, first, 0x09, 0x0D)
         spaces |= bits_between(text, first, 0x1C, 0x1F)
@@ -167,7 +169,7 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
         was_dot = dots >> _62
         was_filled, was_run, was_mark, was_closing = filled >> _63, runs >> _63, marks >> _63, closing >> _63
 
-    num_padding = (((behind >> 6) + 1) << 6) - behind
+    num_padding = (num_blocks << 6) - behind
     count[columns.NUM_BYTES] = size
     count[columns.NUM_CHARS] = num_characters - num_padding
     count[columns.NUM_LETTERS] = num_letters
