@@ -37,6 +37,19 @@ def load_uint64(typing_context: Any, data: Any, index: Any) -> Any:  # noqa: ARG
 
 
 @intrinsic
+def store_uint64(typing_context: Any, data: Any, index: Any, value: Any) -> Any:  # noqa: ARG001 - numba's signature for intrinsics
+    """Write a uint64 over data[index : index + 8], little-endian, at any alignment; the caller checks bounds."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        pointer = builder.gep(array.data, [arguments[1]], inbounds=True)
+        builder.store(arguments[2], builder.bitcast(pointer, ir.IntType(64).as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(data, types.intp, types.uint64), codegen
+
+
+@intrinsic
 def count_trailing_zeros(typing_context: Any, value: Any) -> Any:  # noqa: ARG001 - numba's signature for intrinsics
     """How many of the lowest bits of a uint64 are zero; 64 for 0."""
 
