@@ -48,7 +48,7 @@ from pipeline import base as continued
 from pipeline import quarantine, report, runtime
 from pipeline.checks import check_places, check_version, existing_version
 from pipeline.config import BuildConfig, describe_config, determining, from_arguments, load_config
-from pipeline.inputs import Inputs
+from pipeline.inputs import SPLIT_FILE_BYTES, Inputs
 from pipeline.ledger import Ledger, LedgerError
 from pipeline.plan import SplitPlan, num_buckets_for
 from pipeline.runs import RunLayout
@@ -324,7 +324,7 @@ def code_facts() -> dict[str, str | None]:
 
 def dry_run(config: BuildConfig, found: Inputs) -> str:
     """What a build would do, in words: files, bytes and tasks by source."""
-    units = read_units(config, found)
+    units = read_units(config, found, {})
     lines = [f"{config.name} {config.version} -> {config.output}", ""]
     lines.append(f"{'source':<24}{'files':>10}{'MB':>14}{'read tasks':>14}")
     for source in config.sources:
@@ -335,6 +335,10 @@ def dry_run(config: BuildConfig, found: Inputs) -> str:
     total = sum(file.num_bytes for file in found.files) / 1e6
     lines.append(f"{'total':<24}{len(found.files):>10,}{total:>14,.1f}{len(units):>14,}")
     lines += [f"skipped {len(found.skipped):,} files that hold no data"] if found.skipped else []
+    if any(file.num_bytes >= SPLIT_FILE_BYTES for file in found.files):
+        lines.append(
+            f"files of {SPLIT_FILE_BYTES >> 20} MiB and more are read by several tasks where their format allows it"
+        )
     lines.append("then as many encode tasks as read tasks, and one write task a shard. Nothing was read or written.")
     return "\n".join(lines)
 
