@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 import zstandard
 
 from manifests.shard import ExampleFormat, view_examples
-from pipeline.documents import DocumentsFile, documents_schema
+from pipeline.documents import ROW_GROUP_BYTES, DocumentsFile, documents_schema
 from pipeline.packing import num_groups_for
 from pipeline.plan import plan_split
 from pipeline.runs import Run, RunLayout, bucket_totals
@@ -92,7 +92,7 @@ def write_documents(path: Path, records: list[tuple[str, str]], num_bytes: float
     with pq.ParquetWriter(path, schema, compression="lz4") as writer:
         for copy in count():
             start = 0
-            for texts in batches([text for _, text in records]):
+            for texts in batches([text for _, text in records], ROW_GROUP_BYTES):
                 part = records[start : start + len(texts)]
                 start += len(texts)
                 sizes = [len(text.encode()) for text in texts]

@@ -50,7 +50,7 @@ from pipeline.readers.survey import Survey
 from pipeline.runtime import Runtime, Summary, Unit, short
 from pipeline.stages.survey import check_unchanged, survey_files
 
-FORMAT = 4
+FORMAT = 5
 COUNTED_BYTES = 1 << 30
 """Lines are counted in all documents of a source whose files are no larger than this together, else in every second,
 fourth ...: template lines are those of a whole percent of the documents, which a sample of some 100,000 shows.
@@ -102,7 +102,7 @@ def read_documents(task: ReadTask) -> Summary:
     sizes: Counter[tuple[str, str | None]] = Counter()
     inputs: list[list[Any]] = []
     redacted: Counter[str] = Counter()
-    num_bytes = num_changed = num_counted = 0  # bytes: as they are read, before anything is judged
+    num_text_bytes = num_changed = num_counted = 0  # bytes: as they are read, before anything is judged
     lines, uncounted = np.empty(0, LINE), [np.empty(0, np.uint64)]
 
     def end(stage: str, reason: str | None, num_documents: int, num_bytes: int) -> None:
@@ -110,7 +110,7 @@ def read_documents(task: ReadTask) -> Summary:
         sizes[stage, reason] += num_bytes
 
     def found(quarantine: Quarantine) -> Iterator[pa.Table]:
-        nonlocal num_bytes
+        nonlocal num_text_bytes
         for file in task.files:
             check_unchanged(file)
             reading = read_file(
@@ -120,7 +120,7 @@ def read_documents(task: ReadTask) -> Summary:
                 for bad in records.bad:
                     end("quarantine", bad.reason, bad.num_records, bad.num_bytes)
                 quarantine.add(task.source, file.name, records.bad)
-                num_bytes += sum(bad.num_bytes for bad in records.bad)
+                num_text_bytes += sum(bad.num_bytes for bad in records.bad)
                 documents, num_null = texts.found(records, file.name)
                 end("filter", "empty.null", num_null, 0)
                 yield documents
@@ -140,7 +140,7 @@ def read_documents(task: ReadTask) -> Summary:
         for documents in texts.gathered(found(quarantine)):
             prepared = texts.prepared(documents["text"].chunk(0), task.clean, task.redact)
             redacted += prepared.redacted
-            num_bytes += texts.num_bytes(prepared.text)
+            num_text_bytes += texts.num_bytes(prepared.text)
             num_changed += int(np.count_nonzero(prepared.changed))
             kept = _keep(documents["id"].chunk(0), prepared.text, task, end)
             if kept.num_rows:
@@ -160,7 +160,7 @@ def read_documents(task: ReadTask) -> Summary:
             [stage, reason, counts[stage, reason], sizes[stage, reason]] for stage, reason in sorted(counts, key=str)
         ],
         "num_records": sum(row[-1] for row in inputs),
-        "num_bytes": num_bytes,
+        "num_text_bytes": num_text_bytes,
         "num_kept": counts["kept", None],
         "num_quarantined": sum(n for (stage, _), n in counts.items() if stage == "quarantine"),
         "num_changed": num_changed,
@@ -327,7 +327,7 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
     first_document = 0
     for unit, result in zip(units, results, strict=True):
         source = unit.task.source
-        ledger.read(source, result["num_records"], result["num_bytes"])
+        ledger.read(source, result["num_records"], result["num_text_bytes"])
         for stage, reason, num_documents, num_bytes in result["ended"]:
             ledger.end(source, stage, reason, num_documents, num_bytes)
         files.append(
