@@ -9,6 +9,8 @@ import json
 import os
 import resource
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from importlib.resources import files
@@ -231,6 +233,19 @@ def part_engine_memory(folder: Path, gigabytes: float) -> dict[str, Any]:
                 resident.append((round(num_bytes / 1e6), round(pages * resource.getpagesize() / 1e6)))
     threads = len(list(Path("/proc/self/task").iterdir()))
     return {"resident_mb_after_mb": resident, "threads": threads}
+
+
+def threads_of_a_task(task: EncodeTask) -> dict[str, Any]:
+    """In a Ray worker: its threads before and after an encode task, those that the task made by name, and how busy."""
+    before, cpu, clock = _threads(), core_seconds(), time.monotonic()
+    encode_documents(task)
+    made = _threads() - before
+    busy = (core_seconds() - cpu) / (time.monotonic() - clock)
+    return {"before": before.total(), "made": sorted(made.elements()), "cores_busy": busy}
+
+
+def _threads() -> Counter[str]:
+    return Counter((thread / "comm").read_text().strip() for thread in Path("/proc/self/task").iterdir())
 
 
 def encoded_runs(folder: Path) -> tuple[list[Run], list[int]]:
