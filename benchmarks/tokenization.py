@@ -107,7 +107,7 @@ def memory(folder: Path, gigabytes: float) -> Iterator[str]:
 def threads(folder: Path) -> Iterator[str]:
     """What two encode tasks at once do in Ray workers of one core each."""
     ray = runtime.start_ray(build_url=str(folder / "ray"), address=None, num_cpus=2, workers=2, progress=sys.stderr)
-    units = [Unit(key=name, label=name, task=encode_task(folder, name)) for name in ("en-256", "ru-256")]
+    units = [Unit(key=name, label=name, task=encode_task(folder, name)) for name in ("en-64", "ru-64")]
     try:
         found = ray.run("threads", threads_of_a_task, units)
     finally:
