@@ -103,7 +103,9 @@ def _of_file(file: DocumentsFile, documents: np.ndarray, task: ShipTask) -> pa.T
                     *(["signature"] if task.has_base else []),
                     *([] if task.group.is_base else ["text"]),
                 ]
-                table = parquet.read_row_group(number, columns=columns, use_threads=False).take(pa.array(inside - start))
+                table = parquet.read_row_group(number, columns=columns, use_threads=False).take(
+                    pa.array(inside - start)
+                )
                 tables.append(_shingled(inside, table, lines, task))
             start = end
     table = pa.concat_tables(tables)
