@@ -1,8 +1,8 @@
 """Words alone: the hashes that the text pass leaves, three times as fast, where nobody asks for statistics.
 
-1. part_bits    64 bytes a step: which may be part of a word, as bits. ASCII is told exactly, everything above is a "may".
-2. words_between   runs of such bytes, found by counting zero bits. Eight bytes of a run that are ASCII, or four letters
-                of the common Cyrillic, are lowered at once; any other run goes by character through the table.
+1. part_bits      64 bytes a step: which may be part of a word, as bits. ASCII is told exactly, all above is a "may".
+2. words_between  runs of such bytes, found by counting zero bits. Eight bytes of a run that are ASCII, or four letters
+                  of the common Cyrillic, are lowered at once; any other run goes by character through the table.
 """
 
 from typing import Any
@@ -39,7 +39,7 @@ _FROM_10, _FROM_30, _FROM_60 = (np.uint64(0x0001000100010001 * (0x80 - first)) f
 
 
 def words_of(text: pa.LargeStringArray) -> Words:
-    """The words of every document of `text`: what `analyse` gives. Raises ValueError for nulls or another Arrow type."""
+    """The words of every document of `text`, as `analyse` gives them. ValueError for nulls or another Arrow type."""
     data, offsets = text_buffers(text)
     hashes = np.empty(most_words(offsets), np.uint64)
     word_offsets = np.zeros(len(offsets), np.int64)
@@ -163,10 +163,9 @@ def _plain_hash(data: Any, start: Any, end: Any) -> Any:
     chunk = np.uint64(0)
     if left:
         # The last bytes of a long run are the last of the eight that end with it: no byte past the data is read.
-        if position > start:
-            chunk = load_uint64(data, end - 8) >> (np.uint64(64) - left)
-        else:
-            chunk = load_uint64(data, position)
+        ends_with = position > start
+        chunk = load_uint64(data, end - 8 if ends_with else position)
+        chunk >>= np.uint64(64) - left if ends_with else np.uint64(0)
         chunk, is_plain = _lowered(chunk, (np.uint64(1) << left) - np.uint64(1))
     return is_plain, mix64(absorb(value, chunk) ^ np.uint64(end - start))
 
