@@ -2,7 +2,7 @@
 
     python benchmarks/dedup.py [--only PART...] [--peer NAME=PYTHON...] [--documents 20000000] [--save]
 
-Parts: signatures, curve, brute, labels, templates, cases, records. The corpus: SHARDMILL_CORPUS, else ../shared/corpus. Peers
+Parts: signatures, curve, brute, labels, templates, cases, records. Corpus: SHARDMILL_CORPUS, or ../shared/corpus. Peers
 run in a Python of their own, given as datasketch=PATH, rensa=PATH, datatrove=PATH; without one they are left out. Rates
 are MB of UTF-8 text (10**6 bytes) per core-second (user + system time), the median of three runs, on one core. --save
 writes benchmarks/results/<date>-dedup.md.
