@@ -9,12 +9,14 @@ from pipeline.dedup.exact import content_hashes, text_hashes
 from pipeline.dedup.minhash import shingle_sets, signatures
 from pipeline.dedup.templates import core_words, find_lines, line_hashes
 from pipeline.dedup.verify import jaccard_pairs
+from pipeline.kernels.json_strings import text_array
 from pipeline.kernels.text import analyse
 from pipeline.kernels.words import words_of
 
 
 def warm_up() -> None:
     """Call each kernel once on two small documents, with the types that every caller's arrays are turned into."""
+    text_array([b'"one"'], scalars=False)
     text = pa.array(["one document of six words", "another document of six words"], pa.large_string())
     statistics, words = analyse(text)
     _ = statistics.languages
