@@ -25,7 +25,8 @@ from typing import Any
 from manifests import storage
 from manifests.canonical import fingerprint
 from manifests.manifest import Dataset
-from pipeline.config import DedupConfig
+from pipeline.config import DedupConfig, NearConfig
+from pipeline.dedup import bands, minhash
 from pipeline.documents import DocumentsFile
 from pipeline.runtime import Runtime, Summary
 from pipeline.stages import exact, outcome, signatures
@@ -34,7 +35,7 @@ from pipeline.stages.near import Near, near_duplicates
 from pipeline.stages.outcome import kept_rows
 from pipeline.stages.search import Search, num_parts_for
 
-__all__ = ["DocumentsFile", "Dropped", "deduplicate", "kept_rows"]
+__all__ = ["DocumentsFile", "Dropped", "deduplicate", "kept_rows", "what_is_missed"]
 
 FORMAT = 3
 SAME_PART_DOCUMENTS = 2_000_000
@@ -109,6 +110,19 @@ def deduplicate(
         num_pairs=near.num_pairs,
         clusters=clusters,
         templates=near.templates,
+    )
+
+
+def what_is_missed(near: NearConfig) -> str | None:
+    """A line for the person who waits, where the bands find too few of the pairs that `threshold` asks for."""
+    found = float(bands.probability(near.threshold, bands=near.bands, rows=near.rows))
+    if not near.enabled or found >= bands.SURE_PROBABILITY:
+        return None
+    num_bands, rows = bands.bands_for(near.threshold, max(near.bands * near.rows, minhash.DEFAULT_NUM_PERMUTATIONS))
+    better = float(bands.probability(near.threshold, bands=num_bands, rows=rows))
+    return (
+        f"note: dedup.near: {near.bands} bands of {near.rows} rows find {100 * found:.0f} % of the pairs that are"
+        f" {near.threshold:g} alike; bands={num_bands} and rows={rows} find {100 * better:.0f} %"
     )
 
 
