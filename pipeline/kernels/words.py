@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from llvmlite import ir  # type: ignore[import-untyped]  # it publishes no types
-from numba.core import types
 
 from pipeline.kernels.arrow import text_buffers
-from pipeline.kernels.bits import EVERY_80, bytes_equal, count_trailing_zeros, intrinsic, load_uint64
+from pipeline.kernels.bits import EVERY_80, bits_between, bytes_equal, count_trailing_zeros, load_uint64
 from pipeline.kernels.compiled import inlined, kernel
 from pipeline.kernels.hashing import START, absorb, mix64
 from pipeline.kernels.text import Words
@@ -68,32 +66,12 @@ def part_bits(data: Any, offsets: Any) -> Any:
     return bits
 
 
-@intrinsic
-def _word_bits(typing_context: Any, data: Any, index: Any) -> Any:  # noqa: ARG001 - numba's signature for intrinsics
-    """A bit for each of the bytes data[index : index + 64]: set for A-Z, a-z, 0-9, "_" and everything from 0x80 up.
-
-    A vector comparison for each, which LLVM turns into what the machine has: one instruction of 64 bytes, or several.
-    """
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vector = ir.VectorType(ir.IntType(8), _STEP)
-
-        def all_of(byte: int) -> Any:
-            return ir.Constant(vector, [byte] * _STEP)
-
-        def inside(value: Any, first: str, last: str) -> Any:
-            return builder.icmp_unsigned("<=", builder.sub(value, all_of(ord(first))), all_of(ord(last) - ord(first)))
-
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        pointer = builder.gep(array.data, [arguments[1]], inbounds=True)
-        value = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=1)
-        bits = inside(builder.or_(value, all_of(0x20)), "a", "z")
-        bits = builder.or_(bits, inside(value, "0", "9"))
-        bits = builder.or_(bits, builder.icmp_unsigned("==", value, all_of(ord("_"))))
-        bits = builder.or_(bits, builder.icmp_unsigned(">=", value, all_of(0x80)))
-        return builder.bitcast(bits, ir.IntType(_STEP))
-
-    return types.uint64(data, types.intp), codegen
+@inlined
+def _word_bits(data: Any, index: Any) -> Any:
+    """A bit for each of the bytes data[index : index + 64]: set for A-Z, a-z, 0-9, "_" and everything from 0x80 up."""
+    bits = bits_between(data, index, ord("A"), ord("Z")) | bits_between(data, index, ord("a"), ord("z"))
+    bits |= bits_between(data, index, ord("0"), ord("9")) | bits_between(data, index, ord("_"), ord("_"))
+    return bits | bits_between(data, index, 0x80, 0xFF)
 
 
 @kernel

@@ -9,7 +9,7 @@
     outcome.py     follow -> name -> tell     what went, for what, by which likeness
     signatures.py  write_signatures           what the next version compares with
 
-near.py and rounds.py call the stages from `rank` to `propose`; search.py names their files and tasks. Every arrow goes
+near.py and turns.py call the stages from `rank` to `propose`; search.py names their files and tasks. Every arrow goes
 through storage (pipeline/shuffle.py): a unit of a stage reads its range of what all units of the stage before wrote. No
 unit sees all documents, all signatures or all edges; how many units there are follows from counts, and decides no byte
 of the result. A small corpus is one unit a stage.

@@ -11,7 +11,7 @@ from pipeline.runtime import Summary
 from pipeline.stages import candidates, ranks, templates
 from pipeline.stages.candidates import RankRanges
 from pipeline.stages.exact import UniteTask
-from pipeline.stages.rounds import Turn, settled
+from pipeline.stages.turns import Turn, settled
 from pipeline.stages.search import Search, num_parts_for
 
 PART_RECORDS = 32_000_000

@@ -8,8 +8,8 @@ from pipeline.stages import settle, similar, templates
 from pipeline.stages.candidates import RankRanges
 from pipeline.stages.search import Search
 
-MAX_ROUNDS = 20
-"""A round settles every chain one link further; real text needs two or three."""
+MAX_TURNS = 20
+"""A turn settles every chain one link further; real text needs two or three."""
 
 
 @dataclass
@@ -33,7 +33,7 @@ def settled(
     edges_urls: list[tuple[str, ...]] = [() for _ in parts]
     compared: list[tuple[tuple[str, int], ...]] = [() for _ in parts]
     num_pairs = 0
-    for number in range(MAX_ROUNDS):
+    for number in range(MAX_TURNS):
         num_pairs += sum(result["num_pairs"] for result in turn.results)
         for part, urls in enumerate(_verify(search, number, turn, templates_urls, cores_urls)):
             edges_urls[part] += urls
@@ -76,7 +76,7 @@ def settled(
             return tuple(task.near_url for task in choose), num_pairs
     raise BuildError(
         f"deduplicate: {sum(result['num_pairs'] for result in turn.results):,} pairs are still open after"
-        f" {MAX_ROUNDS} rounds: raise dedup.near.threshold, or look for what chains the documents of a source"
+        f" {MAX_TURNS} turns: raise dedup.near.threshold, or look for what chains the documents of a source"
     )
 
 
