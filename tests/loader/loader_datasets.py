@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from loader import Loader
 from manifests import (
     ExampleFormat,
     FunnelRow,
@@ -100,3 +101,12 @@ def numbered_dataset(root: Path | str, sizes: Sequence[int], **options: object) 
 def named(first_tokens: Sequence[int]) -> list[tuple[int, int]]:
     """(shard, example) of rows by their first token; filler rows, which begin with EOS, are left out."""
     return [divmod(token - FIRST_ID, SHARD_STEP) for token in first_tokens if token != EOS]
+
+
+def epoch_of(loader: Loader) -> list[list[tuple[int, int]]]:
+    """A rank's batches to the end of the epoch, each as its rows' (shard, example); the position goes along."""
+    steps = []
+    for batch in loader:
+        steps.append(named(batch["input_ids"][:, 0].tolist()))
+        loader.advance()
+    return steps

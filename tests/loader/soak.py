@@ -32,7 +32,7 @@ SIZES = tuple(3 + 7 * number % 11 for number in range(40))
 GLOBAL_BATCH = 6
 # A step of training; without it a rank would be through its epochs before it could be killed.
 STEP_S = 0.02
-FAULTS = ("503", "break", "cut", "refuse")
+FAULTS = ("503", "break", "cut", "refuse", "stall", "flip", "expired")
 
 RANK = """
 import json, sys, time
@@ -113,6 +113,7 @@ def main() -> int:
     os.environ |= {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.server_port}",
         "AWS_DEFAULT_REGION": "us-east-1",
+        "SHARDMILL_S3_READ_TIMEOUT_S": "2",
         "AWS_ACCESS_KEY_ID": "testing",
         "AWS_SECRET_ACCESS_KEY": "not-a-real-secret",
     }
