@@ -144,7 +144,7 @@ def _proxy(unreliable: UnreliableS3) -> ThreadingHTTPServer:
                 return
             kept = data[: len(data) // 2] if fault in ("break", "cut", "stall") else data
             if fault == "flip" and data:
-                at = len(data) // 2
+                at = unreliable.num_faults * 7919 % len(data)  # never the same twice running
                 kept = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
             length = next((value for name, value in headers if name.lower() == "content-length"), str(len(data)))
             self.answer(status, headers, kept, int(length))
