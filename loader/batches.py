@@ -14,8 +14,8 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from loader.buffers import Buffers
-from loader.columns import COLUMNS, fill_from_addresses, load_kernel
-from loader.plans import MicroBatchPlan, RowsOf
+from loader.columns import COLUMNS, ColumnFiller, ColumnMemory, load_kernel
+from loader.plans import MicroBatchPlan, RowsOf, Stretch
 from loader.rows import RowReader
 from loader.workers import PLANS_PER_WORKER, made_in_order
 from manifests.errors import UserError
@@ -59,9 +59,11 @@ class BatchMaker:
             asked = f"device is {device}" if on_cuda else "pin_memory is True"
             raise ColumnsError(f"{asked}, but torch finds no CUDA here; leave it out, or install torch for CUDA")
         self._example = example
-        # Asked once: they are computed properties, and a batch of a few rows takes 30 microseconds.
-        self._stored_dtype, self._padding_id = example.numpy_dtype, example.padding_id
-        self._eos_id = eos_id
+        self._filler = ColumnFiller(
+            example.numpy_dtype, _NUMPY_DTYPE[dtype], example.seq_len, eos_id=eos_id, padding_id=example.padding_id
+        )
+        # Kept through iterations: what the last windows of an epoch have mapped, the next one often begins with.
+        self._reader = RowReader(example)
         self._columns = columns
         self._dtype = dtype
         self._pin_memory = pin_memory or on_cuda
@@ -74,23 +76,28 @@ class BatchMaker:
             return made
         return _on_device(made, self._device)
 
+    def forget_files(self) -> None:
+        """Gives up the files that are mapped. Not while batches are made."""
+        self._reader.forget()
+
     def _made_here(self, plans: Iterable[MicroBatchPlan], num_rows: int) -> Iterator[Batch]:
-        reader = RowReader(self._example)
+        places_of, fill = self._reader.places, self._filler.fill
         if self._pin_memory:
             # torch pools pinned memory itself, and knows which copies to a device are still reading it.
             for plan in plans:
                 batch = self._pinned(num_rows)
-                self._fill(reader, plan, {name: tensor.numpy() for name, tensor in batch.items()})
+                columns = ColumnMemory.of({name: tensor.numpy() for name, tensor in batch.items()})
+                fill(places_of(plan.stretch), plan.first, plan.num_examples, num_rows, columns)
                 yield batch
             return
         buffers = self._buffers(num_rows)
         for plan in plans:
             slot = buffers.take()
-            arrays = buffers.arrays(slot)
-            self._fill(reader, plan, arrays)
-            batch = _tensors(buffers.lent(slot, arrays))
+            columns = buffers.columns(slot)
+            fill(places_of(plan.stretch), plan.first, plan.num_examples, num_rows, columns)
+            batch = _tensors(buffers.lent(slot, columns.arrays))
             # Nothing here refers to the batch while the next one is made, or its slot would not be free.
-            del arrays
+            del columns
             yield batch
             del batch
 
@@ -106,21 +113,28 @@ class BatchMaker:
             named: list[tuple[RowsOf, ...] | None] = [None] * num_workers
             for number, plan in enumerate(plans):
                 worker = number % num_workers
-                news = plan.files if plan.files is not named[worker] else None
-                named[worker] = plan.files
-                rows = plan.file_of_row.tobytes(), plan.example_of_row.tobytes()
-                yield buffers.take(), news, *rows, plan.window
+                stretch, rows = plan.stretch, slice(plan.first, plan.first + plan.num_examples)
+                news = stretch.files if stretch.files is not named[worker] else None
+                named[worker] = stretch.files
+                of_rows = stretch.file_of_row[rows].tobytes(), stretch.example_of_row[rows].tobytes()
+                yield buffers.take(), news, *of_rows, stretch.window
 
         def fill(task: Task) -> int:  # in a worker, whose `files` and `reader` are its own
             nonlocal files
             slot, news, file_of_row, example_of_row, window = task
             files = files if news is None else news
-            rows = np.frombuffer(file_of_row, dtype=np.int64), np.frombuffer(example_of_row, dtype=np.int64)
-            self._fill(reader, MicroBatchPlan(files, *rows, num_rows, window), buffers.arrays(slot))
+            stretch = Stretch(
+                files=files,
+                file_of_row=np.frombuffer(file_of_row, dtype=np.int64),
+                example_of_row=np.frombuffer(example_of_row, dtype=np.int64),
+                window=window,
+            )
+            places = reader.places(stretch)
+            self._filler.fill(places, 0, len(stretch.file_of_row), num_rows, buffers.columns(slot))
             return slot
 
         for slot in made_in_order(tasks(), fill, num_workers):
-            batch = _tensors(buffers.lent(slot, buffers.arrays(slot)))
+            batch = _tensors(buffers.lent(slot, buffers.columns(slot).arrays))
             if self._pin_memory:
                 pinned = self._pinned(num_rows)
                 for name, tensor in batch.items():
@@ -131,12 +145,7 @@ class BatchMaker:
 
     def load_kernel(self) -> None:
         """Before processes are forked that should have it."""
-        load_kernel(self._stored_dtype, _NUMPY_DTYPE[self._dtype])
-
-    def _fill(self, reader: RowReader, plan: MicroBatchPlan, arrays: dict[str, np.ndarray]) -> None:
-        fill_from_addresses(
-            reader.addresses(plan), self._stored_dtype, arrays, eos_id=self._eos_id, padding_id=self._padding_id
-        )
+        load_kernel(self._example.numpy_dtype, _NUMPY_DTYPE[self._dtype])
 
     def _buffers(self, num_rows: int, num_shared: int = 0) -> Buffers:
         dtype = _NUMPY_DTYPE[self._dtype]

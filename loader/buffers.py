@@ -14,6 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from loader.columns import ColumnMemory
+
 # Private slots kept free for the next batch; what a consumer held beyond that goes back to the system.
 _FREE_SLOTS_KEPT = 4
 
@@ -32,6 +34,7 @@ class Buffers:
         self._dtype = dtype
         self._is_shared = num_shared > 0
         self._memory: dict[int, np.ndarray] = {}
+        self._addresses: dict[int, tuple[int, int, int, int]] = {}
         if num_shared:
             pages = mmap.mmap(-1, num_shared * self.slot_bytes)
             slots = np.frombuffer(pages, dtype=dtype).reshape(num_shared, *self._shape)
@@ -52,9 +55,13 @@ class Buffers:
             return slot
         return self._free.popleft()
 
-    def arrays(self, slot: int) -> dict[str, np.ndarray]:
+    def columns(self, slot: int) -> ColumnMemory:
         """The slot's columns, to be filled."""
-        return dict(zip(self._columns, self._memory[slot], strict=True))
+        arrays = dict(zip(self._columns, self._memory[slot], strict=True))
+        addresses = self._addresses.get(slot)
+        if addresses is None:
+            addresses = self._addresses[slot] = ColumnMemory.of(arrays).addresses
+        return ColumnMemory(arrays, addresses)
 
     def lent(self, slot: int, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The slot's `arrays` for the consumer; the slot is free again when none of them is referred to any more.
@@ -80,6 +87,7 @@ class Buffers:
 
     def _give_back(self, slot: int) -> None:
         if not self._is_shared and len(self._free) >= _FREE_SLOTS_KEPT:
-            self._memory.pop(slot, None)
+            del self._memory[slot]
+            self._addresses.pop(slot, None)
         else:
             self._free.append(slot)

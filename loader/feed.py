@@ -20,7 +20,7 @@ from loader.counters import Counters
 from loader.fetch import Fetcher
 from loader.mixture import MixtureOrder, lanes_of_rank
 from loader.order import RunShape, SplitOrder, rows_per_rank
-from loader.plans import MicroBatchPlan, RowsOf, StepBlock, blocks_of_rank
+from loader.plans import MicroBatchPlan, RowsOf, StepBlock, Stretch, blocks_of_rank
 from loader.position import Position
 from loader.residency import most_touched
 from loader.shards import LocalShard, ShardTable
@@ -119,30 +119,30 @@ class Feed:
         distinct, file_of_row = np.unique(block.shards, return_inverse=True)
         shards = distinct.tolist()
         windows, window = block.windows, sum(block.windows)
-        files: tuple[RowsOf, ...] | None = None
+        stretch: Stretch | None = None
         for begin, end in zip(block.cuts[:-1], block.cuts[1:], strict=True):
             for number in range(self.micro_batches_per_step):
                 in_flight.append(windows)
                 for fetcher, oldest in zip(fetchers, in_flight[0], strict=True):
                     fetcher.passed(oldest)
-                rows = slice(
-                    min(begin + number * self.micro_batch, end), min(begin + (number + 1) * self.micro_batch, end)
-                )
-                if files is None:
+                first = min(begin + number * self.micro_batch, end)
+                rows = slice(first, min(first + self.micro_batch, end))
+                if stretch is None:
                     files = self._ready(fetchers, shards)
-                if files is not None:
-                    yield MicroBatchPlan(files, file_of_row[rows], block.examples[rows], self.micro_batch, window)
+                    if files is not None:
+                        stretch = Stretch(
+                            files=files, file_of_row=file_of_row, example_of_row=block.examples, window=window
+                        )
+                if stretch is not None:
+                    yield MicroBatchPlan(stretch, first, rows.stop - first)
                     continue
                 # Some shard of this window is still on its way, or bad: only the rows wanted now are waited for.
                 wanted, of_row = np.unique(block.shards[rows], return_inverse=True)
-                some = self._files(fetchers, wanted[of_row].tolist(), block.examples[rows].tolist(), windows)
-                yield MicroBatchPlan(
-                    tuple(some[shard] for shard in wanted.tolist()),
-                    of_row,
-                    block.examples[rows],
-                    self.micro_batch,
-                    window,
-                )
+                examples = block.examples[rows]
+                some = self._files(fetchers, wanted[of_row].tolist(), examples.tolist(), windows)
+                here = tuple(some[shard] for shard in wanted.tolist())
+                alone = Stretch(files=here, file_of_row=of_row, example_of_row=examples, window=window)
+                yield MicroBatchPlan(alone, 0, len(examples))
 
     def global_examples(self, at: Position) -> list[tuple[int, int]]:
         """(shard number, example number) of the global batch at a position, over all ranks, in order."""

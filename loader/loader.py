@@ -194,6 +194,7 @@ class Loader:
         """Ends an iteration and gives up the cache. Not needed at the end of a program."""
         self._end_iteration()
         self._feed.close()
+        self._make.forget_files()
 
     @property
     def epoch(self) -> int:
@@ -315,7 +316,7 @@ class Loader:
 
 def _counted(plans: Iterator[MicroBatchPlan], counts: deque[int]) -> Iterator[MicroBatchPlan]:
     for plan in plans:
-        counts.append(len(plan.file_of_row))
+        counts.append(plan.num_examples)
         yield plan
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -55,20 +56,29 @@ class ReceivedRows:
 RowsOf = LocalShard | ReceivedRows | None
 
 
-@dataclass(frozen=True, slots=True)
-class MicroBatchPlan:
-    """All that making one micro-batch takes: small, picklable, and free of the manifest.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stretch:
+    """The rows of neighbouring micro-batches: row i is example `example_of_row[i]` of `files[file_of_row[i]]`.
 
-    Row i, for i < len(file_of_row), is example `example_of_row[i]` of `files[file_of_row[i]]`; the rows after, up to
-    `num_rows`, are filler without labels. window: the time of the run; a file not asked for in this one and the last is
-    not asked for soon.
+    file_of_row, example_of_row: int64. window: the time of the run; a file not asked for in this one and the last is
+    not asked for soon. Picklable, and free of the manifest.
     """
 
     files: tuple[RowsOf, ...]
     file_of_row: np.ndarray
     example_of_row: np.ndarray
-    num_rows: int
     window: int
+
+
+class MicroBatchPlan(NamedTuple):
+    """All that making one micro-batch takes: `num_examples` rows of the stretch from row `first` on.
+
+    The rows after, up to the loader's micro-batch, are filler without labels.
+    """
+
+    stretch: Stretch
+    first: int
+    num_examples: int
 
 
 def blocks_of_rank(order: EpochOrder, lanes: range, first: int, num_steps: int) -> Iterator[StepBlock]:
