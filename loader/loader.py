@@ -27,7 +27,7 @@ from loader.feed import Feed, Here
 from loader.mixture import MixtureOrder
 from loader.order import OrderError, RunShape
 from loader.plans import MicroBatchPlan
-from loader.position import Position, resumed
+from loader.position import Position, Walk, resumed
 from loader.shards import ShardTable, first_change
 from loader.workers import PLANS_PER_WORKER, made_ahead
 from manifests import Dataset, UserError, fingerprint, load
@@ -142,7 +142,7 @@ class Loader:
             seed=seed,
         )
         self._feed = Feed(self._tables, self._weights, shape, self._here, self._counters)
-        self._position = Position(
+        start = Position(
             manifest=self._identity([dataset.manifest.digest for dataset in datasets]),
             shards=self._identity([table.digest for table in self._tables]),
             split=split,
@@ -153,6 +153,7 @@ class Loader:
             window_shards=window_shards,
             global_batch=global_batch,
         )
+        self._walk = Walk(start, self._feed.order)
 
     def __iter__(self) -> Iterator[Batch]:
         """Micro-batches from the position to the end of its epoch."""
@@ -163,7 +164,7 @@ class Loader:
 
     def advance(self) -> None:
         """Moves the position by one global batch; at the end of an epoch to the head of the next. Nothing else does."""
-        self._position = self._position.advanced(self._feed.order)
+        self._walk.advance()
 
     def state_dict(self) -> dict[str, Any]:
         """The position as a small JSON object, equal on all ranks."""
@@ -188,13 +189,17 @@ class Loader:
             feed = Feed(self._tables, self._weights, shape, self._here, self._counters)
             self._feed.close()
             self._feed = feed
-        self._position = position.at_next_batch(self._feed.order)
+        self._walk = Walk(position, self._feed.order)
 
     def close(self) -> None:
         """Ends an iteration and gives up the cache. Not needed at the end of a program."""
         self._end_iteration()
         self._feed.close()
         self._make.forget_files()
+
+    @property
+    def _position(self) -> Position:
+        return self._walk.position
 
     @property
     def epoch(self) -> int:
