@@ -93,12 +93,10 @@ class BatchMaker:
         buffers = self._buffers(num_rows)
         for plan in plans:
             slot = buffers.take()
-            columns = buffers.columns(slot)
-            fill(places_of(plan.stretch), plan.first, plan.num_examples, num_rows, columns)
-            batch = _tensors(buffers.lent(slot, columns.arrays))
-            # Nothing here refers to the batch while the next one is made, or its slot would not be free.
-            del columns
+            fill(places_of(plan.stretch), plan.first, plan.num_examples, num_rows, buffers.columns(slot))
+            batch = _tensors(buffers.lent(slot))
             yield batch
+            # Nothing here refers to the batch while the next one is made, or its slot would not be free.
             del batch
 
     def _made_by_workers(self, plans: Iterable[MicroBatchPlan], num_rows: int, num_workers: int) -> Iterator[Batch]:
@@ -134,7 +132,7 @@ class BatchMaker:
             return slot
 
         for slot in made_in_order(tasks(), fill, num_workers):
-            batch = _tensors(buffers.lent(slot, buffers.columns(slot).arrays))
+            batch = _tensors(buffers.lent(slot))
             if self._pin_memory:
                 pinned = self._pinned(num_rows)
                 for name, tensor in batch.items():

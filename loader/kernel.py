@@ -1,4 +1,4 @@
-"""columns.py's one pass over the tokens, for numba to compile. Only machine_code.py imports this, where it must compile.
+"""columns.py's one pass over the tokens, for numba to compile: machine_code.py imports this only where it must compile.
 
 All arguments are whole numbers, addresses among them: so a row goes straight from the page cache into the batch, and
 the machine code needs neither numba nor Python when it runs. An address of 0 stands for a column nobody asked for.
@@ -30,7 +30,7 @@ def compiled(stored: str, column: str) -> tuple[str, str]:
 
 def _pointer_to(element: Any) -> Any:
     """A function of the kernel: an address -> a pointer, to be read and written by index."""
-    pointer = numba.types.CPointer(element)
+    pointer = numba.types.CPointer(element)  # type: ignore[no-untyped-call]  # numba leaves it untyped
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001 - numba passes it
         return builder.inttoptr(arguments[0], context.get_value_type(pointer))

@@ -16,6 +16,8 @@ from loader.shards import LocalShard
 
 # The order is computed for this many rows at a time: numpy's fixed costs vanish, and it stays a millisecond of work.
 _ROWS_AT_ONCE = 4096
+# But for the first time, since a first batch waits for it.
+_ROWS_AT_FIRST = 64
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,9 +88,9 @@ def blocks_of_rank(order: EpochOrder, lanes: range, first: int, num_steps: int) 
     lane_batch, window_length = order.split.shape.lane_batch, order.split.window_length
     num_rows = len(lanes) * lane_batch
     first_window = order.epoch * order.split.windows_per_lane
-    steps_at_once = max(1, _ROWS_AT_ONCE // max(1, num_rows))
     done = 0
     while done < num_steps:
+        steps_at_once = max(1, (_ROWS_AT_ONCE if done else _ROWS_AT_FIRST) // max(1, num_rows))
         at = first + done * lane_batch
         window = at // window_length
         # The steps whose first element lies in this window still.

@@ -31,11 +31,14 @@ class RowReader:
         self._example = example
         self._window = -1
         self._mapped: dict[str, _Mapped] = {}
+        self._not_read_ahead: list[mmap.mmap] = []
         self._stretch: Stretch | None = None
         self._places: RowPlaces | None = None
 
     def places(self, stretch: Stretch) -> RowPlaces:
         """Where in memory the stretch's rows are. Good until the next call: this reader keeps it alive so long."""
+        if self._not_read_ahead:
+            self._read_ahead()
         # The plans of a stretch share it: another batch of it costs nothing.
         if stretch is not self._stretch or self._places is None:
             if stretch.window != self._window:
@@ -47,6 +50,7 @@ class RowReader:
     def forget(self) -> None:
         """Gives all mappings up."""
         self._mapped.clear()
+        self._not_read_ahead.clear()
         self._stretch = self._places = None
 
     def _placed(self, stretch: Stretch) -> RowPlaces:
@@ -73,9 +77,21 @@ class RowReader:
     def _base(self, file: LocalShard) -> int:
         mapped = self._mapped.get(file.path)
         if mapped is None:
-            mapped = self._mapped[file.path] = _Mapped(map_shard(file, self._example), file.is_cached)
+            opened = _opened(file)
+            mapped = self._mapped[file.path] = _Mapped(view_examples(opened, self._example), file.is_cached)
+            self._not_read_ahead.append(opened)
         mapped.last_used = self._window
         return mapped.address
+
+    def _read_ahead(self) -> None:
+        """Rows are wanted in shuffled order, but what is not in memory yet should come in one sequential read.
+
+        With the batch after the one that mapped a file: asking costs 0.1 ms for 17 MB, and a first batch should not
+        wait for that.
+        """
+        for opened in self._not_read_ahead:
+            opened.madvise(mmap.MADV_WILLNEED)
+        self._not_read_ahead.clear()
 
     def _enter(self, window: int, files: tuple[RowsOf, ...]) -> None:
         wanted = {file.path for file in files if isinstance(file, LocalShard)}
@@ -100,11 +116,13 @@ def map_shard(file: LocalShard, example: ExampleFormat) -> np.ndarray:
 
     Raises ShardError where the file is missing or has another size than the manifest says.
     """
+    return view_examples(_opened(file), example)
+
+
+def _opened(file: LocalShard) -> mmap.mmap:
     try:
         with Path(file.path).open("rb") as stream:
             mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-            # Rows are wanted in shuffled order; what is not in memory yet should come in one sequential read still.
-            mapped.madvise(mmap.MADV_WILLNEED)
     except FileNotFoundError:
         raise ShardError(
             f"shard {file.name} is missing at {file.path}; restore it or build the version again"
@@ -116,7 +134,7 @@ def map_shard(file: LocalShard, example: ExampleFormat) -> np.ndarray:
             f"shard {file.name} at {file.path} has {len(mapped)} bytes, the manifest says {file.num_bytes}; "
             "restore it or build the version again"
         )
-    return view_examples(mapped, example)
+    return mapped
 
 
 def is_whole(file: LocalShard) -> bool:

@@ -1,29 +1,20 @@
 """Tiny data sets for the loader's tests: real shards and a real manifest, every token telling where it lies."""
 
-import hashlib
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from loader import Loader
-from manifests import (
-    ExampleFormat,
-    FunnelRow,
-    InputsEntry,
-    Manifest,
-    ShardEntry,
-    Split,
-    TokenizerEntry,
-    fingerprint,
-    save,
-    storage,
-    write_shard,
-)
+from manifests import ExampleFormat, Split
+from tests.datasets import EOS, write_manifest, write_split
+
+if TYPE_CHECKING:
+    from loader import Loader
 
 SEQ_LEN = 8
-EOS = 1
-VOCAB_SIZE = 100_000
 EXAMPLE = ExampleFormat(seq_len=SEQ_LEN, dtype="uint32", packing="concat")
 # Token 0 of example i of shard s is s * 1000 + i + 10: a batch's first column says which examples it holds.
 SHARD_STEP = 1000
@@ -48,48 +39,10 @@ def write_dataset(
     empty_split: bool = False,
 ) -> str:
     """Writes shards of these rows and their manifest below `root`; returns the manifest's URL."""
-    entries = []
-    for number, rows in enumerate(shard_rows):
-        path = f"{folder}/{version}-{number:06d}.tar"
-        with storage.atomic_writer(storage.join(root, path)) as stream:
-            digest = write_shard(stream, [rows], version=version, shard=number, num_examples=len(rows), format=example)
-        entries.append(
-            ShardEntry(
-                path=path,
-                sha256=digest.sha256,
-                num_bytes=digest.num_bytes,
-                num_examples=len(rows),
-                num_tokens=int((rows != example.padding_id).sum()),
-                num_documents=int((rows == EOS).sum()),
-            )
-        )
-    splits = {"train": Split.of(entries, seq_len=example.seq_len)}
+    splits = {"train": write_split(root, shard_rows, example=example, folder=folder, version=version)}
     if empty_split:
         splits["validation"] = Split.of([], seq_len=example.seq_len)
-    manifest = Manifest(
-        name="tiny",
-        version=version,
-        parent=None,
-        tokenizer=TokenizerEntry(
-            path="tokenizers/none.json",
-            sha256=hashlib.sha256(b"").hexdigest(),
-            vocab_size=VOCAB_SIZE if example.dtype == "uint32" else 60_000,
-            eos_id=EOS,
-            bos_id=None,
-        ),
-        example=example,
-        splits=splits,
-        sources={},
-        funnel=(
-            FunnelRow(stage="read", reason=None, num_documents=0, num_bytes=0),
-            FunnelRow(stage="kept", reason=None, num_documents=0, num_bytes=0),
-        ),
-        inputs=InputsEntry(num_files=0, num_bytes=0, digest=fingerprint([]), path=f"inputs/{version}.parquet"),
-        config={},
-        code={},
-        built={},
-    )
-    return save(manifest, root)
+    return write_manifest(root, splits, example=example, version=version)
 
 
 def numbered_dataset(root: Path | str, sizes: Sequence[int], **options: object) -> str:

@@ -41,7 +41,7 @@ def test_memory_is_used_again_once_a_batch_is_let_go(unequal: str, kind: dict[st
 def test_a_slot_is_free_again_when_none_of_its_arrays_is_left() -> None:
     buffers = Buffers(("a", "b"), 1, 2, torch.zeros(0, dtype=torch.int32).numpy().dtype)
     slot = buffers.take()
-    lent = {name: torch.from_numpy(array) for name, array in buffers.lent(slot, buffers.columns(slot).arrays).items()}
+    lent = {name: torch.from_numpy(array) for name, array in buffers.lent(slot).items()}
     other = buffers.take()
     assert other != slot
     view = lent.pop("b")[0].numpy()[1:]

@@ -1,5 +1,7 @@
 """`python -m loader check`, `bench` and `peek`, and the arithmetic behind the first."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -45,6 +47,26 @@ def test_the_cache_bytes_that_check_prints_are_the_loaders(on_s3: object, cache_
     Loader(manifest, global_batch=4, world_size=2, cache_dir=cache_dir, cache_bytes=needed)
     with pytest.raises(ValueError, match=f"give cache_bytes={needed} or more"):
         Loader(manifest, global_batch=4, world_size=2, cache_dir=cache_dir, cache_bytes=needed - 1)
+
+
+def test_check_of_a_mixture_prints_each_sources_part(tmp_path: Path, capsys: Capture) -> None:
+    first, second = numbered_dataset(tmp_path / "a", (6,) * 12), numbered_dataset(tmp_path / "b", (5, 6, 4, 9))
+    weighed = ["--manifest", f"{first}=3", "--manifest", f"{second}=1"]
+    assert main(["check", *weighed, "--global-batch", "8", "--world-size", "3"]) == 0
+    printed = capsys.readouterr().out
+    for line in (
+        "96 examples in a mixture of 2 sources",
+        f"  {first}",
+        "      share 75.00%, 72 examples, ",
+        "6 rows of a batch from 6 lanes",
+        f"  {second}",
+        "      share 25.00%, 24 examples, ",
+        "2 rows of a batch from 2 lanes",
+        "read 1.00 times in an epoch of the mixture",
+        "  order      global batch 8, 8 lanes asked for, 8 given; 12 steps an epoch",
+        "  rank       2-3 lanes, 3 rows a step (1 of 9 rows are filler)",
+    ):
+        assert line in printed
 
 
 def test_moves_of_a_large_order_are_nearly_a_full_shuffles_and_of_one_lane_too() -> None:

@@ -17,7 +17,8 @@ from loader import Loader
 from loader.cache import FullDiskError, ShardCache
 from loader.rows import ShardError
 from manifests import ExampleFormat
-from tests.loader.loader_datasets import EOS, epoch_of, named, numbered_dataset, write_dataset
+from tests.datasets import EOS
+from tests.loader.loader_datasets import epoch_of, named, numbered_dataset, write_dataset
 from tests.s3_server import UnreliableS3, client
 
 Write = Callable[..., str]

@@ -17,7 +17,8 @@ import webdataset
 from loader import Loader
 from loader.rows import ShardError
 from manifests import ExampleFormat, UserError, load
-from tests.loader.loader_datasets import EOS, SEQ_LEN, named, numbered_dataset, write_dataset
+from tests.datasets import EOS
+from tests.loader.loader_datasets import SEQ_LEN, named, numbered_dataset, write_dataset
 
 Batch = list[tuple[int, int]]
 

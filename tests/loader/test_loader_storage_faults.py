@@ -97,7 +97,8 @@ def test_a_shard_replaced_under_its_name_is_caught(on_s3: Write, s3_root: str, c
     client().put_object(Bucket=bucket, Key="data/shards/train/v1-000001.tar", Body=other)
     loader = Loader(manifest, global_batch=1, cache_dir=cache_dir)
     with pytest.raises(
-        ShardError, match=r"v1-000001.tar .* is not what the manifest says, twice, the same bytes: \d+ bytes with sha256"
+        ShardError,
+        match=r"v1-000001.tar .* is not what the manifest says, twice, the same bytes: \d+ bytes with sha256",
     ):
         epoch_of(loader)
     loader.close()
@@ -119,7 +120,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         ("refuse", StorageError, r"read s3://.*v1-00000.\.tar: "),
         ("cut", StorageError, r"s3://.*v1-00000.\.tar: no byte after \d+ of \d+ in 8 tries: "),
         ("stall", StorageError, r"s3://.*v1-00000.\.tar: .*ReadTimeoutError"),
-        ("flip", ShardError, r"shard shards/train/v1-00000.\.tar at s3://.* is not what the manifest says, in 6 downloads"),
+        (
+            "flip",
+            ShardError,
+            r"shard shards/train/v1-00000.\.tar at s3://.* is not what the manifest says, in 6 downloads",
+        ),
         ("expired", AccessError, r"read s3://.*v1-00000.\.tar: ExpiredToken \(HTTP 400\): .* check AWS_ACCESS_KEY_ID"),
     ],
 )
