@@ -21,7 +21,7 @@ SHARDS = 12
 def make_data(folder: Path, num_examples: int, seq_len: int) -> dict[str, str]:
     """Tokens, where example number i begins with token i + 10, as one .npy file and as our shards."""
     from manifests import ExampleFormat
-    from tests.loader.loader_datasets import write_dataset
+    from tests.datasets import write_manifest, write_split
 
     rng = np.random.default_rng(0)
     tokens = np.lib.format.open_memmap(folder / "tokens.npy", mode="w+", dtype="<u4", shape=(num_examples, seq_len))
@@ -32,7 +32,9 @@ def make_data(folder: Path, num_examples: int, seq_len: int) -> dict[str, str]:
         tokens[first : first + 1024] = block
     tokens.flush()
     example = ExampleFormat(seq_len=seq_len, dtype="uint32", packing="concat")
-    manifest = write_dataset(str(folder / "ours"), np.array_split(tokens, SHARDS), example=example)
+    ours = str(folder / "ours")
+    split = write_split(ours, np.array_split(tokens, SHARDS), example=example, folder="shards/train")
+    manifest = write_manifest(ours, {"train": split}, example=example)
     return {"tokens": str(folder / "tokens.npy"), "manifest": manifest, "shards": str(folder / "ours/shards/train")}
 
 

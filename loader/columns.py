@@ -23,6 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 
 COLUMNS = ("input_ids", "labels", "position_ids", "document_ids")
+# Made of document_ids where it is asked for, and of another shape: see cumulative_lengths.
+CUMULATIVE_LENGTHS = "cumulative_lengths"
 IGNORED_LABEL = -100
 NO_DOCUMENT = -1
 # The address of a row that no shard holds: its columns are filler.
@@ -154,6 +156,20 @@ def fill_plainly(
     if "document_ids" in columns:
         document = np.cumsum(is_eos, axis=1) - is_eos
         columns["document_ids"][...] = np.where(is_padding, NO_DOCUMENT, document)
+
+
+def cumulative_lengths(document_ids: np.ndarray) -> np.ndarray:
+    """Where documents begin in a batch whose rows are laid end to end, and after them its length: int32, rising from 0.
+
+    document_ids: (num_rows, seq_len). What attention over sequences of variable length takes as `cu_seqlens`: a row's
+    end cuts a document, and the padding at a row's end, or a filler row, counts as one document.
+
+    >>> cumulative_lengths(np.array([[0, 0, 1, -1], [0, 0, 0, 0]])).tolist()
+    [0, 2, 3, 4, 8]
+    """
+    begins = np.ones(document_ids.shape, dtype=bool)
+    np.not_equal(document_ids[:, 1:], document_ids[:, :-1], out=begins[:, 1:])
+    return np.append(np.flatnonzero(begins), document_ids.size).astype(np.int32)
 
 
 def load_kernel(stored: np.dtype, column: np.dtype) -> None:

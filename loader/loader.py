@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from loader.batches import INT64, Batch, BatchDataset, BatchMaker, TokenDtype, device_named
+from loader.batches import INT64, Batch, BatchDataset, BatchMaker, TokenDtype, device_named, received
 from loader.columns import COLUMNS
 from loader.counters import Counters
 from loader.feed import Feed, Here, InFlight
@@ -85,6 +85,8 @@ class Loader:
         cache_bytes: the most that this job's ranks on this node keep there together; by default what their open windows
         and the next ones take. ranks_per_node: how many ranks that is; by default LOCAL_WORLD_SIZE, which torchrun
         sets, or else all of them.
+        columns: of columns.py: input_ids, labels, position_ids, document_ids, and cumulative_lengths, which is int32 of
+        one dimension. dtype: of the others.
         lanes: L, fixed for a run; by default the global batch. window_shards: K, the shuffle's reach in shards.
         pin_memory: batches lie in pinned memory. device: batches are there, copied ahead on a stream of their own.
         bad_shards: what a shard does whose bytes are wrong after another download: end the iteration, or give rows
@@ -257,7 +259,7 @@ class Loader:
         in_flight: deque[InFlight] = deque()
         plans = islice(self._feed.plans(self._position, in_flight), worker, None, num_workers)
         for batch in self._make.batches(plans, self._feed.micro_batch, 0):
-            yield batch
+            yield received(batch)
             del batch
             in_flight.clear()
 
@@ -285,7 +287,7 @@ class Loader:
         for batch in made_ahead(made, ahead, feed.interrupt) if ahead else made():
             counters.batches += 1
             counters.rows += in_flight[0][1]
-            yield batch
+            yield received(batch)
             del batch
             in_flight.popleft()
 

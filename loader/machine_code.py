@@ -31,7 +31,7 @@ def kernel(stored: str, column: str) -> Callable[..., None]:
 
     stored: "uint16" or "uint32"; column: "int32" or "int64". Every argument must be a whole number.
     """
-    import llvmlite.binding as llvm
+    import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it publishes no types
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()

@@ -22,7 +22,7 @@ _MAX_BATCHES = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class SourceCheck:
-    """One source. rows_in_batch: (least, most). epochs: its own in one of the mixture. move: by a full shuffle's mean."""
+    """One source. rows_in_batch: (least, most). epochs: its own in one of the mixture. move: a full shuffle's is 1."""
 
     url: str
     share: float

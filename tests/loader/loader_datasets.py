@@ -1,18 +1,14 @@
 """Tiny data sets for the loader's tests: real shards and a real manifest, every token telling where it lies."""
 
-from __future__ import annotations
-
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from loader import Loader
 from manifests import ExampleFormat, Split
 from tests.datasets import EOS, write_manifest, write_split
-
-if TYPE_CHECKING:
-    from loader import Loader
 
 SEQ_LEN = 8
 EXAMPLE = ExampleFormat(seq_len=SEQ_LEN, dtype="uint32", packing="concat")
@@ -63,3 +59,33 @@ def epoch_of(loader: Loader) -> list[list[tuple[int, int]]]:
         steps.append(named(batch["input_ids"][:, 0].tolist()))
         loader.advance()
     return steps
+
+
+Batch = list[tuple[int, int]]
+
+
+def steps_of(loader: Loader, num_steps: int) -> list[Batch]:
+    """The next steps of one rank, each its rows' examples; the position advances as a trainer advances it."""
+    steps: list[Batch] = []
+    while len(steps) < num_steps:
+        batches = iter(loader)
+        while step := list(itertools.islice(batches, loader.micro_batches_per_step)):
+            steps.append([example for batch in step for example in named(batch["input_ids"][:, 0].tolist())])
+            loader.advance()
+            if len(steps) == num_steps:
+                break
+    return steps
+
+
+def global_steps(
+    manifest: str, world_size: int, num_steps: int, state: object = None, **options: object
+) -> list[Batch]:
+    """The global batches: every rank's rows put together in rank order."""
+    by_rank = []
+    for rank in range(world_size):
+        loader = Loader(manifest, rank=rank, world_size=world_size, **options)
+        if state is not None:
+            loader.load_state_dict(state)
+        by_rank.append(steps_of(loader, num_steps))
+        loader.close()
+    return [[example for rows in step for example in rows] for step in zip(*by_rank, strict=True)]
