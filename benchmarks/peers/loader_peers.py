@@ -135,6 +135,7 @@ def first(who: str, place: str, cache: str, batch: int) -> None:
         from litdata import StreamingDataset as LitDataset
         from litdata import TokensLoader
 
+        os.environ["AWS_ALLOW_HTTP"] = "true"  # its S3 client refuses a server without TLS otherwise
         item_loader = TokensLoader(block_size=4096)
         data = LitDataset(place, cache_dir=cache, item_loader=item_loader, shuffle=True, drop_last=True)
         loader = LitLoader(data, batch_size=batch, num_workers=0)
