@@ -129,7 +129,8 @@ def _upload(bucket: str, folders: set[Path]) -> None:
     for folder in folders:
         for path in sorted(folder.rglob("*")):
             if path.is_file():
-                store.upload_file(str(path), bucket, f"{folder.name}/{path.relative_to(folder)}")
+                key = f"{folder.name}/{path.relative_to(folder)}"
+                store.put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
 
 
 def _ours(settings: dict[str, Any]) -> Any:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 from loader.mixture import check_alike
 from loader.order import OrderError, RunShape
 from loader.trace import TraceRequest, trace_lines
-from manifests import Dataset, UserError, load
-from manifests.command_line import OneLineParser
+from manifests import Dataset, load
+from manifests.command_line import OneLineParser, end_process, run_command
 
 MANIFEST = "--manifest data/manifests/v1.json"
 EXAMPLE = f"python -m loader trace {MANIFEST} --global-batch 8 --world-size 2 --start 0 --steps 3"
@@ -20,27 +18,19 @@ EXAMPLE = f"python -m loader trace {MANIFEST} --global-batch 8 --world-size 2 --
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the command; returns its exit code: 0 done, 2 the request is wrong."""
-    parser = _parser()
-    if not arguments:
-        parser.print_help(sys.stderr)
-        return 2
-    options = parser.parse_args(arguments)
-    try:
-        for line in options.run(options):
+    return run_command(_parser(), arguments)
+
+
+def _printing(lines_of: Callable[[argparse.Namespace], Iterator[str]]) -> Callable[[argparse.Namespace], int]:
+    """A command that prints these lines."""
+
+    def run(options: argparse.Namespace) -> int:
+        for line in lines_of(options):
             sys.stdout.write(line + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader (`| head`) has enough. Python would complain of it once more when it closes standard output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except UserError as error:
-        sys.stderr.write(f"loader {options.command}: {error}\n")
-        return 2
-    except OSError as error:
-        what = error.strerror or error
-        named = error.filename or ", ".join(options.manifest)
-        sys.stderr.write(f"loader {options.command}: {named}: {what}; give the path of a manifest\n")
-        return 2
-    return 0
+        return 0
+
+    return run
 
 
 def _trace(options: argparse.Namespace) -> Iterator[str]:
@@ -211,9 +201,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_order(command: argparse.ArgumentParser, run: Any) -> None:
+def _add_order(command: argparse.ArgumentParser, lines_of: Callable[[argparse.Namespace], Iterator[str]]) -> None:
     """What fixes the order, alike for all commands."""
-    command.set_defaults(run=run)
+    command.set_defaults(run=_printing(lines_of))
     command.add_argument(
         "--manifest",
         required=True,
@@ -234,4 +224,4 @@ def _add_world(command: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    end_process(main)

@@ -119,12 +119,12 @@ def test_bench_measures_here_and_now(tmp_path: object, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["check", "--nodes", "0"], "loader check: --nodes is 0; give 1 or more"),
-        (["check", "--global-batch", "79"], "loader check: the split holds 78 examples in 12 shards, fewer than"),
-        (["peek", "--rows", "0"], "loader peek: --rows is 0; give 1 or more"),
-        (["peek", "--step", "-1"], "loader peek: --step is -1; give 0 or more"),
-        (["bench", "--seconds", "0"], "loader bench: --seconds is 0.0; give more than 0"),
-        (["bench", "--columns", "tokens"], "loader bench: columns is ('tokens',); give one or more of"),
+        (["check", "--nodes", "0"], "python -m loader: --nodes is 0; give 1 or more"),
+        (["check", "--global-batch", "79"], "python -m loader: the split holds 78 examples in 12 shards, fewer than"),
+        (["peek", "--rows", "0"], "python -m loader: --rows is 0; give 1 or more"),
+        (["peek", "--step", "-1"], "python -m loader: --step is -1; give 0 or more"),
+        (["bench", "--seconds", "0"], "python -m loader: --seconds is 0.0; give more than 0"),
+        (["bench", "--columns", "tokens"], "python -m loader: columns is ('tokens',); give one or more of"),
     ],
 )
 def test_a_wrong_request_is_one_line_and_exit_code_2(
