@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, cast
 
 import torch
@@ -21,14 +21,22 @@ from trainer.config import MeshConfig
 T = TypeVar("T")
 
 
+class RankError(RuntimeError):
+    """Some rank could not do its part of common work; which, and why. Raised on all of them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """Who this process is among all of them, as torchrun says; alone, it is rank 0 of 1."""
+    """Who this process is among all of them, as torchrun says; alone, it is rank 0 of 1.
+
+    group: the processes' way to each other; None is the default group. Two threads must not share one.
+    """
 
     rank: int
     local_rank: int
     world_size: int
     device: torch.device
+    group: dist.ProcessGroup | None = None
 
     @property
     def is_first(self) -> bool:
@@ -37,13 +45,13 @@ class Ranks:
     def sum(self, values: Sequence[int]) -> list[int]:
         """Whole numbers summed over all ranks, through host memory: no wait for the GPU."""
         tensor = torch.tensor(values, dtype=torch.int64)
-        dist.all_reduce(tensor)
+        dist.all_reduce(tensor, group=self.group)
         return [int(value) for value in tensor]
 
     def share(self, value: Any) -> Any:
         """Rank 0's value on every rank; what other ranks pass is ignored."""
         box = [value if self.is_first else None]
-        dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
+        dist.broadcast_object_list(box, src=0, group=self.group, device=torch.device("cpu"))
         return box[0]
 
     def decide(self, choose: Callable[[], T]) -> T:
@@ -62,8 +70,24 @@ class Ranks:
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value, in rank order, on every rank."""
         values: list[Any] = [None] * self.world_size
-        dist.all_gather_object(values, value)
+        dist.all_gather_object(values, value, group=self.group)
         return values
+
+    def together(self, work: Callable[[], T]) -> list[T]:
+        """Collective: `work` on every rank, the results in rank order. Where one fails, RankError on every rank."""
+        try:
+            mine: tuple[T | None, str | None] = (work(), None)
+        except Exception as error:
+            mine = (None, f"rank {self.rank}: {type(error).__name__}: {error}")
+        outcomes = self.gather(mine)
+        failures = [failure for _, failure in outcomes if failure is not None]
+        if failures:
+            raise RankError("; ".join(failures))
+        return [value for value, _ in outcomes]
+
+    def beside(self) -> Ranks:
+        """Collective: the same ranks with a group of their own over host memory, for a thread beside the training."""
+        return replace(self, group=dist.new_group(backend="gloo"))
 
 
 @contextmanager
