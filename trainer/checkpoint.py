@@ -89,7 +89,6 @@ class Checkpoints:
         self._last_time = clock()
         self._last_step: int | None = None
         self._num_skipped = 0
-        self._stall_s = 0.0
 
     @property
     def is_due_by_time(self) -> bool:
@@ -100,11 +99,6 @@ class Checkpoints:
 
     def is_due_by_steps(self, step: int) -> bool:
         return self._config.steps is not None and step % self._config.steps == 0
-
-    def take_stall_s(self) -> float:
-        """Seconds this rank's training was held for checkpoints since this was last asked."""
-        stall_s, self._stall_s = self._stall_s, 0.0
-        return stall_s
 
     def find(self) -> tuple[Saved, Path] | None:
         """The newest valid checkpoint, local or remote, and its folder; None for a fresh run. Clears debris.
@@ -212,7 +206,6 @@ class Checkpoints:
         )
         self._writer.start(lambda: self._write(staged, started, before_rename))
         self._last_step, self._last_time = step, started
-        self._stall_s += self._clock() - started
 
     def _write(self, staged: StagedSave, started: float, before_rename: Callable[[], None]) -> None:
         """In the writing thread, on every rank."""
@@ -241,10 +234,7 @@ class Checkpoints:
 
     def finish(self) -> bool:
         """Wait for the save in flight, if any; whether the last one became durable."""
-        started = self._clock()
-        failed = self._has_failed()
-        self._stall_s += self._clock() - started
-        return not failed
+        return not self._has_failed()
 
     def finish_copies(self, alive: Callable[[], None]) -> None:
         """Wait until the remote holds what it was promised; `alive` is called every second or so meanwhile."""

@@ -45,7 +45,7 @@ def write(root: Path, staged: StagedSave, ranks: Ranks, before_rename: Callable[
     try:
         ranks.together(lambda: _begin(unfinished, staged.state) if ranks.is_first else None)
         _write_tensors(unfinished, staged.tensors, ranks)
-        ranks.together(lambda: torch.save(staged.rng, unfinished / files.rng_name(ranks.rank)))
+        ranks.together(lambda: _write_rng(unfinished / files.rng_name(ranks.rank), staged.rng))
         entries = _list(unfinished, ranks)
         ranks.together(lambda: _publish(root, staged.step, entries, before_rename) if ranks.is_first else None)
     except RankError:
@@ -67,6 +67,11 @@ def _write_tensors(unfinished: Path, tensors: dict[str, Any], ranks: Ranks) -> N
     except CheckpointException as error:  # on all ranks, with what each met
         reasons = (f"rank {rank}: {failure[0]!r}" for rank, failure in sorted(error.failures.items()))
         raise RankError("; ".join(reasons)) from error
+
+
+def _write_rng(path: Path, state: dict[str, Any]) -> None:
+    with path.open("wb") as stream:
+        torch.save(state, stream)
 
 
 def _list(unfinished: Path, ranks: Ranks) -> list[files.FileEntry]:

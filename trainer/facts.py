@@ -21,7 +21,6 @@ class StepFacts:
     loss: nats a labelled token, before the update. grad_norm: before clipping. num_tokens: labelled tokens.
     tokens_in_batch: global_batch * seq_len. seconds: data wait included, validation and checkpoints not.
     applied: False where loss or norm was not finite and the weights stayed. validation: where it was this step's turn.
-    checkpoint_stall_s: how long checkpoints held the training since the step before.
     """
 
     step: int
@@ -36,5 +35,4 @@ class StepFacts:
     data_wait_s: float
     applied: bool
     num_skipped: int
-    checkpoint_stall_s: float = 0.0
     validation: ValidationResult | None = None

@@ -1,8 +1,8 @@
 """metrics.jsonl: one object a step, each step once, whatever was killed and resumed; and the terminal's line about it.
 
     {"step": 12, "loss": 5.43, "lr": 0.001, "grad_norm": 0.91, "num_tokens": 4087, "examples_consumed": 96,
-     "batch_digest": "sha256:...", "seconds": 0.33, "data_wait_s": 0.001, "checkpoint_stall_s": 0.0,
-     "skipped": false, "num_skipped": 0, ... the metrics of metrics/ that have something to tell about the step}
+     "batch_digest": "sha256:...", "seconds": 0.33, "data_wait_s": 0.001, "skipped": false, "num_skipped": 0,
+     ... the metrics of metrics/ that have something to tell about the step}
 
 Figures that are not finite are null: NaN is not JSON.
 """
@@ -31,7 +31,6 @@ def row(facts: StepFacts) -> dict[str, Any]:
         "batch_digest": facts.batch_digest,
         "seconds": facts.seconds,
         "data_wait_s": facts.data_wait_s,
-        "checkpoint_stall_s": facts.checkpoint_stall_s,
         "skipped": not facts.applied,
         "num_skipped": facts.num_skipped,
     }

@@ -87,7 +87,6 @@ def train(run: Run, stop: StopSignal) -> int:
             data_wait_s=data.wait_s,
             applied=result.applied,
             num_skipped=run.progress.num_skipped,
-            checkpoint_stall_s=run.checkpoints.take_stall_s(),
         )
         if not run.conclude(facts, stop):
             return run.stopped(stop)

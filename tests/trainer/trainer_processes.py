@@ -16,16 +16,21 @@ TRAIN = Path(__file__).resolve().parents[2] / "trainer" / "train.py"
 EXACT = ("step", "loss", "lr", "grad_norm", "num_tokens", "examples_consumed", "batch_digest", "validation_loss")
 
 
+def train_arguments(manifest: str, output: Path, *settings: str) -> list[str]:
+    """Of the command, for a tiny model."""
+    model = [f"model.config.{name}={str(value).lower()}" for name, value in TINY_MODEL.items()]
+    options = [option for text in [*model, f"output={output}", *settings] for option in ("--set", text)]
+    return ["--manifest", manifest, *options]
+
+
 class TrainingProcess:
     """torchrun (or plain python for one rank) on a tiny model; its output is read line by line."""
 
     def __init__(self, manifest: str, output: Path, *settings: str, ranks: int = 1) -> None:
         launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if ranks > 1 else []
-        model = [f"model.config.{name}={str(value).lower()}" for name, value in TINY_MODEL.items()]
-        options = [option for text in [*model, f"output={output}", *settings] for option in ("--set", text)]
         self.lines: list[str] = []
         self._process = subprocess.Popen(
-            [sys.executable, *launch, str(TRAIN), "--manifest", manifest, *options],
+            [sys.executable, *launch, str(TRAIN), *train_arguments(manifest, output, *settings)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
