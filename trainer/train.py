@@ -24,7 +24,7 @@ from manifests.manifest import Dataset, load
 from trainer.config import TrainConfig, load_config
 from trainer.export import export
 from trainer.facts import StepFacts
-from trainer.parallel import process_group
+from trainer.parallel import leave, process_group
 from trainer.run import Run, prepare
 from trainer.signals import StopSignal, die_with_launcher
 from trainer.step import train_step
@@ -177,4 +177,4 @@ def _load_dataset(url: str) -> Dataset:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())
