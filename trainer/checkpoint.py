@@ -116,7 +116,8 @@ class Checkpoints:
         if here or there:
             raise ConfigError(
                 "output",
-                f"no checkpoint of {[f'step-{step}' for step in sorted({*here, *there})]} in {self._root} is valid;"
+                f"no checkpoint of {', '.join(f'step-{step}' for step in sorted({*here, *there}))} under {self._root}"
+                f"{'' if self._remote is None else f' and {self._remote}'} is valid;"
                 " move the folder away to start from the beginning",
             )
         return None

@@ -65,7 +65,7 @@ def _write_tensors(unfinished: Path, tensors: dict[str, Any], ranks: Ranks) -> N
     try:
         save_sharded(tensors, checkpoint_id=unfinished, process_group=ranks.group)
     except CheckpointException as error:  # on all ranks, with what each met
-        reasons = (f"rank {rank}: {failure[0]!r}" for rank, failure in sorted(error.failures.items()))
+        reasons = [f"rank {rank}: {type(met).__name__}: {met}" for rank, (met, _) in sorted(error.failures.items())]
         raise RankError("; ".join(reasons)) from error
 
 

@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 from torch.distributed.checkpoint.state_dict_loader import load as load_sharded
 
+from trainer import checkpoint_write
 from trainer.checkpoint import Checkpoints, Saved
 from trainer.config import CheckpointConfig, MeshConfig, OptimizerConfig
 from trainer.optimizer import make_optimizer
@@ -85,3 +87,22 @@ def save_up_to(arguments: list[str]) -> int:
             trial.save(step)
             assert trial.finish()
     return 0
+
+
+def save_where_rank_1_fails_once(arguments: list[str]) -> int:
+    """For forked_ranks: step 20 is refused by rank 1's disk alone, 10 and 30 are not."""
+    with process_group() as ranks:
+        trial = Trial(Path(arguments[0]), ranks)
+        for step in (10, 20, 30):
+            with pytest.MonkeyPatch.context() as patched:
+                if (step, ranks.rank) == (20, 1):
+                    patched.setattr(checkpoint_write, "_write_rng", _full_disk)
+                trial.save(step)
+                assert trial.finish() == (step != 20)
+                expected = "warning: step-20 was not saved: rank 1: OSError: [Errno 28] No space left on device"
+                assert trial.said[-1].startswith(expected) == (step == 20), trial.said
+    return 0
+
+
+def _full_disk(*_: object) -> None:
+    raise OSError(28, "No space left on device")
