@@ -14,10 +14,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.rendezvous import rendezvous
 
 from manifests.errors import UserError
 from manifests.yaml_config import ConfigError
 from trainer.config import MeshConfig
+from trainer.rendezvous import fresh_store
 
 T = TypeVar("T")
 
@@ -103,12 +105,18 @@ def process_group() -> Iterator[Ranks]:
         backend = "cpu:gloo,cuda:nccl"
     else:
         device, backend = torch.device("cpu"), "gloo"
-    alone = None if "RANK" in os.environ else dist.HashStore()  # type: ignore[attr-defined]  # public, missing from torch's stubs
-    dist.init_process_group(backend, store=alone, rank=rank, world_size=world_size)
+    dist.init_process_group(backend, store=_store(rank, world_size), rank=rank, world_size=world_size)
     try:
         yield Ranks(rank=rank, local_rank=local_rank, world_size=world_size, device=device)
     finally:
         dist.destroy_process_group()
+
+
+def _store(rank: int, world_size: int) -> dist.Store:
+    if "RANK" not in os.environ:
+        return dist.HashStore()  # type: ignore[attr-defined,no-any-return]  # public, missing from torch's stubs
+    shared, _, _ = next(rendezvous("env://"))
+    return fresh_store(shared, rank, world_size)
 
 
 def leave(code: int) -> NoReturn:

@@ -8,7 +8,8 @@ real command on gloo, and answers with their exit codes (negative: the signal th
     [-9, 1]
 
 torchrun itself is tried elsewhere; here only the ranks matter. One rank may be told to SIGKILL itself at a point of a
-save (kill_points.py).
+save, or, by {"stop": {"call": "trainer.train:train_step", "nth": 3, "rank": 1}}, to SIGTERM itself in a call:
+kill_points.py.
 """
 
 import ctypes
@@ -46,11 +47,12 @@ class ForkedRanks:
         *,
         ranks: int = 1,
         kill: dict[str, Any] | None = None,
+        stop: dict[str, Any] | None = None,
         call: str = "trainer.train:main",
     ) -> tuple[list[int], list[str]]:
         """Exit codes by rank, and what all of them printed. call: module:function, which gets `arguments`."""
         log.unlink(missing_ok=True)
-        request = {"arguments": arguments, "log": str(log), "ranks": ranks, "kill": kill, "call": call}
+        request = {"arguments": arguments, "log": str(log), "ranks": ranks, "kill": kill, "stop": stop, "call": call}
         request["port"] = _free_port()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -91,6 +93,7 @@ def _fork(request: dict[str, Any], rank: int) -> int:
     pid = os.fork()
     if pid:
         return pid
+    os.setpgid(0, 0)  # its own group: a signal to it reaches its loader workers and nobody else
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
@@ -104,10 +107,13 @@ def _fork(request: dict[str, Any], rank: int) -> int:
     )
     code = 1
     try:
-        from tests.trainer.kill_points import arm
+        from tests.trainer.kill_points import arm, ask_to_stop
 
-        if request["kill"] is not None and request["kill"]["rank"] == rank:
-            arm(request["kill"]["point"], request["kill"]["nth"])
+        kill, stop = request["kill"], request["stop"]
+        if kill is not None and kill["rank"] == rank:
+            arm(kill["point"], kill["nth"])
+        if stop is not None and stop["rank"] == rank:
+            ask_to_stop(stop["call"], stop["nth"])
         module, _, function = request["call"].partition(":")
         code = getattr(importlib.import_module(module), function)(request["arguments"])
     except SystemExit as error:

@@ -1,9 +1,11 @@
 """Where a process can be told to kill itself: just before it does something to the file system, or inside staging.
+Also where it can be asked to stop: at the start of a call.
 
 Python tells audit hooks of every file it is about to open, rename or remove. A point is the first such event whose path
 fits, so the code under test knows nothing of it, and what dies is a real process by a real SIGKILL.
 """
 
+import importlib
 import itertools
 import os
 import re
@@ -41,6 +43,20 @@ def arm(point: str, nth: int = 1) -> None:
         event, pattern = POINTS[point]
         fits = re.compile(pattern).search
         sys.addaudithook(_hook(nth, lambda name, where: name == event and bool(fits(_path(name, where)))))
+
+
+def ask_to_stop(call: str, nth: int) -> None:
+    """SIGTERM to this process and its children when `call`, module:function, is made for the `nth` time."""
+    module_name, _, name = call.partition(":")
+    module = importlib.import_module(module_name)
+    original, calls = getattr(module, name), itertools.count(1)
+
+    def stop_and_go_on(*arguments: Any, **options: Any) -> Any:
+        if next(calls) == nth:
+            os.killpg(0, signal.SIGTERM)
+        return original(*arguments, **options)
+
+    setattr(module, name, stop_and_go_on)
 
 
 def _kill() -> None:
