@@ -12,6 +12,7 @@ from typing import Any, Literal, NoReturn, TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed import HashStore, Store  # type: ignore[attr-defined]  # public, missing from torch's stubs
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.rendezvous import rendezvous
@@ -112,9 +113,9 @@ def process_group() -> Iterator[Ranks]:
         dist.destroy_process_group()
 
 
-def _store(rank: int, world_size: int) -> dist.Store:
+def _store(rank: int, world_size: int) -> Store:
     if "RANK" not in os.environ:
-        return dist.HashStore()  # type: ignore[attr-defined,no-any-return]  # public, missing from torch's stubs
+        return HashStore()
     shared, _, _ = next(rendezvous("env://"))
     return fresh_store(shared, rank, world_size)
 

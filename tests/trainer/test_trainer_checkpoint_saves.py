@@ -165,7 +165,7 @@ def test_rotation_leaves_what_is_being_copied_and_the_newest_is_copied_next(
 
         def slow(*arguments: object) -> None:
             held()
-            copy_out(*arguments)  # type: ignore[arg-type]  # passed on as they came
+            copy_out(*arguments)
 
         patched.setattr(remote, "_copy_out", slow)
         trial = Trial(tmp_path, ranks, remote=there, keep=1)
