@@ -44,6 +44,9 @@ class Trial:
 
     def save(self, step: int, *, must: bool = True, before_rename: Callable[[], None] = lambda: None) -> None:
         self.set_all(step)
+        self.save_as_it_is(step, must=must, before_rename=before_rename)
+
+    def save_as_it_is(self, step: int, *, must: bool = True, before_rename: Callable[[], None] = lambda: None) -> None:
         state = Saved(progress=Progress(step=step), loader={}, facts={"world_size": self._world_size}, unvalidated=None)
         self.checkpoints.save(self.model, self.optimizer, state, must=must, before_rename=before_rename)
 
