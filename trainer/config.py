@@ -135,6 +135,18 @@ class LoaderConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PrometheusConfig:
+    """Figures for a monitoring system, from the first rank of each node; nothing is served unless asked for."""
+
+    port: int | None = setting("serve /metrics on this port; null: do not", None)
+    host: str = setting("address to serve on; 0.0.0.0 lets other machines read", "127.0.0.1")
+    textfile: str | None = setting("rewrite this file each step, for node_exporter; ends in .prom", None)
+
+    def __post_init__(self) -> None:
+        _at_least("port", self.port, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """Everything `trainer/train.py` can be told, --manifest apart."""
 
@@ -152,6 +164,7 @@ class TrainConfig:
     checkpoint: CheckpointConfig = setting("when to save, what to keep", CheckpointConfig)
     validation: ValidationConfig = setting("perplexity on the validation split", ValidationConfig)
     loader: LoaderConfig = setting("how batches are read", LoaderConfig)
+    prometheus: PrometheusConfig = setting("figures for a monitoring system", PrometheusConfig)
 
     def __post_init__(self) -> None:
         _at_least("seed", self.seed, 0)

@@ -23,12 +23,16 @@ from trainer.checkpoint import Checkpoints, Saved
 from trainer.code_version import code_version
 from trainer.config import TrainConfig
 from trainer.evaluate import ValidationSet, evaluate
+from trainer.exporter import make_publisher
 from trainer.facts import StepFacts
-from trainer.journal import Journal, step_line
+from trainer.hardware import device_name, peak_flops
+from trainer.journal import Journal
 from trainer.model import ModelPlan, build_model, full_weights, num_parameters, plan_model, spread_weights
+from trainer.observer import History, Observer
 from trainer.optimizer import make_optimizer
 from trainer.output_lock import OutputLock
 from trainer.parallel import Ranks, make_mesh, shard_model
+from trainer.plan.shape import shape_of
 from trainer.progress import Progress
 from trainer.schedule import Schedule, scaled_rate, warmup_examples
 from trainer.signals import EXIT_RESUME_ME, StopSignal
@@ -40,10 +44,7 @@ _DEFAULT_GLOBAL_BATCH = 8
 
 @dataclass(kw_only=True)
 class Run:
-    """The parts of a run; `progress` is where it stands. Only rank 0 has a journal.
-
-    unvalidated: a step whose validation a signal cut short. began: time.perf_counter() at `first_step`, this process's.
-    """
+    """The parts of a run; `progress` is where it stands. unvalidated: a step whose validation a signal cut short."""
 
     config: TrainConfig
     dataset: Dataset
@@ -57,15 +58,15 @@ class Run:
     stream: StepStream
     validation: ValidationSet
     checkpoints: Checkpoints
-    journal: Journal | None
+    observer: Observer
+    flops_per_token: float
+    peak_flops: float | None
     lock: OutputLock
     facts: dict[str, Any]
     num_steps: int
     global_batch: int
     progress: Progress
     unvalidated: StepFacts | None
-    first_step: int
-    began: float
     say: Callable[[str], None]
 
     @property
@@ -90,21 +91,19 @@ class Run:
         """
         self.unvalidated = None
         if self._validates_after(facts.step):
-            validation = evaluate(self.model, self.validation, self.ranks, lambda: stop.asked)
+            with self.observer.spending("evaluation"):
+                validation = evaluate(self.model, self.validation, self.ranks, lambda: stop.asked)
             if validation is None:
                 self.unvalidated = facts
                 self.save()
                 return False
             facts = replace(facts, validation=validation)
-        if self.journal is not None:
-            self.journal.write(facts)
-            steps_done = max(1, facts.step - self.first_step)
-            seconds_left = (self.num_steps - facts.step) * (time.perf_counter() - self.began) / steps_done
-            self.say(step_line(facts, num_steps=self.num_steps, seconds_left=seconds_left))
+        self.observer.concluded(facts)
         return True
 
     def stopped(self, stop: StopSignal) -> int:
         """The exit code of a run that was asked to stop and has saved."""
+        self.observer.ended(stop.name or "a signal")
         self.say(
             f"stopped by {stop.name or 'a signal'} after step {self.progress.step}; the same command resumes there"
         )
@@ -112,17 +111,16 @@ class Run:
 
     def close(self) -> None:
         self.loader.close()
-        if self.journal is not None:
-            self.journal.close()
+        self.observer.close()
         self.lock.release()
 
     def save(self) -> None:
         """Collective: a checkpoint of where the run stands, its metrics made durable first."""
-        if self.journal is not None:
-            self.journal.sync()
-        owed = None if self.unvalidated is None else asdict(self.unvalidated)
-        state = Saved(progress=self.progress, loader=self.loader.state_dict(), facts=self.facts, unvalidated=owed)
-        self.checkpoints.save(self.model, self.optimizer, state)
+        with self.observer.spending("save"):
+            self.observer.sync()
+            owed = None if self.unvalidated is None else asdict(self.unvalidated)
+            state = Saved(progress=self.progress, loader=self.loader.state_dict(), facts=self.facts, unvalidated=owed)
+            self.checkpoints.save(self.model, self.optimizer, state)
 
 
 def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
@@ -147,7 +145,8 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
     num_steps = config.steps if config.steps is not None else loader.steps_per_epoch
 
     _say_data(say, dataset)
-    model: nn.Module = build_model(plan, seed=config.seed, first=ranks.is_first)
+    model = build_model(plan, seed=config.seed, first=ranks.is_first)
+    flops_per_token = shape_of(model).flops_per_token(dataset.manifest.example.seq_len)
     say(f"model: {num_parameters(model):,} parameters, {plan.words}")
     weights = full_weights(model)
     sharded = shard_model(model, mesh, config.precision)
@@ -175,15 +174,15 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
         stream=StepStream(loader),
         validation=ValidationSet(dataset=dataset, micro_batch=config.micro_batch),
         checkpoints=checkpoints,
-        journal=_open_journal(output, facts, progress) if ranks.is_first else None,
+        flops_per_token=flops_per_token,
+        peak_flops=_peak_of_all(ranks, config.precision),
+        observer=_open_observer(config, output, facts, progress, ranks, num_steps, say),
         lock=lock,
         facts=facts,
         num_steps=num_steps,
         global_batch=global_batch,
         progress=progress,
         unvalidated=StepFacts(**saved.unvalidated) if saved is not None and saved.unvalidated is not None else None,
-        first_step=progress.step,
-        began=time.perf_counter(),
         say=say,
     )
 
@@ -274,9 +273,35 @@ def _facts(config: TrainConfig, dataset: Dataset, ranks: Ranks, plan: ModelPlan)
     }
 
 
-def _open_journal(output: Path, facts: dict[str, Any], progress: Progress) -> Journal:
-    (output / "run.json").write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return Journal(output / "metrics.jsonl", resumed_step=progress.step)
+def _peak_of_all(ranks: Ranks, precision: str) -> float | None:
+    """FLOP/s of all devices together; None where one of them is not in the table."""
+    peaks = ranks.gather(peak_flops(device_name(ranks.device), precision))
+    known = [peak for peak in peaks if peak is not None]
+    return sum(known) if len(known) == len(peaks) else None
+
+
+def _open_observer(
+    config: TrainConfig,
+    output: Path,
+    facts: dict[str, Any],
+    progress: Progress,
+    ranks: Ranks,
+    num_steps: int,
+    say: Callable[[str], None],
+) -> Observer:
+    journal = history = None
+    if ranks.is_first:
+        (output / "run.json").write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        journal = Journal(output / "metrics.jsonl", resumed_step=progress.step)
+        history = History(output / "timeline.jsonl", step=progress.step, world_size=ranks.world_size)
+    return Observer(
+        journal=journal,
+        history=history,
+        publisher=make_publisher(config.prometheus, rank=ranks.rank, local_rank=ranks.local_rank),
+        say=say,
+        first_step=progress.step,
+        num_steps=num_steps,
+    )
 
 
 def _say_data(say: Callable[[str], None], dataset: Dataset) -> None:

@@ -24,6 +24,7 @@ from manifests.manifest import Dataset, load
 from trainer.config import TrainConfig, load_config
 from trainer.export import export
 from trainer.facts import StepFacts
+from trainer.hardware import memory_peak_bytes, utilisation
 from trainer.parallel import process_group
 from trainer.run import Run, prepare
 from trainer.signals import StopSignal, die_with_launcher
@@ -86,7 +87,13 @@ def train(run: Run, stop: StopSignal) -> int:
             data_wait_s=data.wait_s,
             applied=result.applied,
             num_skipped=run.progress.num_skipped,
+            model_flops=run.flops_per_token * run.tokens_in_batch,
+            peak_flops=run.peak_flops,
+            memory_peak_bytes=memory_peak_bytes(ranks.device),
+            fetched_bytes=data.fetched_bytes,
+            gpu_utilisation=utilisation(ranks.device),
         )
+        run.observer.step(facts)
         if not run.conclude(facts, stop):
             return run.stopped(stop)
         if run.progress.num_skipped_in_a_row >= config.optimizer.max_skipped:
@@ -95,7 +102,9 @@ def train(run: Run, stop: StopSignal) -> int:
             run.save()
 
     export(run.model, run.plan, run.dataset, run.output / "final", ranks)
+    run.observer.ended("done")
     run.say(f"done: {run.progress.step} steps; the model is in {run.output / 'final'}")
+    run.say(run.observer.summary())
     return 0
 
 
