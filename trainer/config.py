@@ -86,6 +86,7 @@ class MeshConfig:
 
     replicate: int = setting("copies of the model (usually nodes)", 1)
     shard: int | None = setting("ranks a copy is split over; null: all ranks / replicate", None)
+    offload: bool = setting("weights and moments in host memory: fits more, runs slower", False)
 
     def __post_init__(self) -> None:
         _at_least("replicate", self.replicate, 1)
@@ -159,7 +160,11 @@ class TrainConfig:
     lr: float = setting("highest learning rate", 3e-4)
     schedule: ScheduleConfig = setting("learning rate over consumed examples", ScheduleConfig)
     optimizer: OptimizerConfig = setting("the update rule", OptimizerConfig)
-    precision: Literal["fp32", "bf16"] = setting("of compute; master weights and reductions stay fp32", "fp32")
+    precision: Literal["fp32", "bf16", "fp16"] = setting("of compute; master weights and reductions stay fp32", "fp32")
+    recompute: Literal["none", "selective", "full"] = setting("activations made again in the backward pass", "none")
+    compile: bool = setting("torch.compile, block by block", False)
+    attention: Literal["auto", "sdpa", "flex"] = setting("auto: flex on CUDA, sdpa on CPU", "auto")
+    cross_entropy: Literal["auto", "plain", "chunked"] = setting("chunked never holds all logits", "auto")
     mesh: MeshConfig = setting("ranks = replicate x shard", MeshConfig)
     checkpoint: CheckpointConfig = setting("when to save, what to keep", CheckpointConfig)
     validation: ValidationConfig = setting("perplexity on the validation split", ValidationConfig)

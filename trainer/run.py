@@ -19,6 +19,7 @@ from loader import Loader
 from manifests.manifest import Dataset
 from manifests.yaml_config import ConfigError, as_plain
 from trainer import compatibility, rng
+from trainer.attention import choose_attention
 from trainer.checkpoint import Checkpoints, Saved
 from trainer.code_version import code_version
 from trainer.config import TrainConfig
@@ -27,7 +28,15 @@ from trainer.exporter import make_publisher
 from trainer.facts import StepFacts
 from trainer.hardware import device_name, peak_flops
 from trainer.journal import Journal
-from trainer.model import ModelPlan, build_model, full_weights, num_parameters, plan_model, spread_weights
+from trainer.model import (
+    ModelPlan,
+    build_model,
+    choose_cross_entropy,
+    fill,
+    num_parameters,
+    plan_model,
+    use_cross_entropy,
+)
 from trainer.observer import History, Observer
 from trainer.optimizer import make_optimizer
 from trainer.output_lock import OutputLock
@@ -145,19 +154,26 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
     num_steps = config.steps if config.steps is not None else loader.steps_per_epoch
 
     _say_data(say, dataset)
-    model = build_model(plan, seed=config.seed, first=ranks.is_first)
+    model = build_model(plan, attention=choose_attention(config.attention, ranks.device))
     flops_per_token = shape_of(model).flops_per_token(dataset.manifest.example.seq_len)
     say(f"model: {num_parameters(model):,} parameters, {plan.words}")
-    weights = full_weights(model)
-    sharded = shard_model(model, mesh, config.precision)
-    spread_weights(sharded, weights, ranks)
-    del weights
+    use_cross_entropy(model, choose_cross_entropy(config.cross_entropy, model))
+    shard_model(
+        model,
+        mesh,
+        config.precision,
+        offload=config.mesh.offload,
+        recompute=config.recompute,
+        compiled=config.compile,
+    )
+    if found is None:
+        fill(model, plan, seed=config.seed)
     model.train()
     optimizer = make_optimizer(model, config.optimizer)
     rng.seed_all(config.seed, 0, ranks.rank)
     if found is not None:
         checkpoints.load(found, model, optimizer, seed=config.seed)
-    progress = saved.progress if saved is not None else Progress()
+    progress = (saved.progress if saved is not None else Progress()).in_precision(config.precision)
     _say_start(say, folder, progress, notes)
     _say_batch(say, config, loader, dataset, ranks, num_steps)
 

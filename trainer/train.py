@@ -71,6 +71,7 @@ def train(run: Run, stop: StopSignal) -> int:
             rate=rate,
             clip_norm=config.optimizer.clip_norm,
             device=ranks.device,
+            loss_scale=run.progress.loss_scale.factor if run.progress.loss_scale is not None else 1.0,
         )
         run.loader.advance()
         run.progress = run.progress.after(num_examples=run.global_batch, applied=result.applied)

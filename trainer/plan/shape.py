@@ -10,6 +10,8 @@ from torch import nn
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from transformers.initialization import no_init_weights
 
+from trainer.blocks import blocks
+
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
@@ -80,12 +82,6 @@ def shape_of_config(config: PretrainedConfig) -> Shape:
         model: PreTrainedModel = make(config)
     model.tie_weights()
     return shape_of(model)
-
-
-def blocks(model: nn.Module) -> list[nn.Module]:
-    """The repeated blocks of a Hugging Face model, in order: what is sharded, recomputed and compiled as one."""
-    names = set(getattr(model, "_no_split_modules", None) or ())
-    return [module for module in model.modules() if type(module).__name__ in names]
 
 
 def _count(module: nn.Module) -> int:
