@@ -59,12 +59,12 @@ def plan_model(config: ModelConfig, manifest: Manifest) -> ModelPlan:
     vocab_size, seq_len = manifest.tokenizer.vocab_size, manifest.example.seq_len
     if config.path is not None:
         weights: Path | None = Path(config.path)
-        architecture = _read_config(Path(config.path), "model.path")
+        architecture = read_architecture(Path(config.path), "model.path")
         words = f"weights from {config.path}"
     else:
         weights = None
         if isinstance(config.config, str):
-            architecture = _read_config(Path(config.config), "model.config")
+            architecture = read_architecture(Path(config.config), "model.config")
             words = f"random weights, architecture from {config.config}"
         else:
             given = SMALL_LLAMA if config.config is None else config.config
@@ -82,7 +82,8 @@ def plan_model(config: ModelConfig, manifest: Manifest) -> ModelPlan:
     return ModelPlan(config=architecture, weights=weights, words=words)
 
 
-def _read_config(path: Path, where: str) -> PretrainedConfig:
+def read_architecture(path: Path, where: str) -> PretrainedConfig:
+    """The config of a Hugging Face directory or a config.json. Raises ConfigError under the name `where`."""
     if not path.exists():
         raise ConfigError(where, f"{path} does not exist; give a Hugging Face directory or a config.json")
     file = path / "config.json" if path.is_dir() else path
