@@ -1,8 +1,8 @@
 """Millions of documents' band records through the real stages: how long, how much memory a task, how many bytes.
 
 No text: signatures are drawn at random, a tenth of them as revisions of an earlier one, and the pairs that meet
-are given a similarity instead of being measured. Each task runs in a process of its own, so that its peak memory is
-its own.
+are given a similarity instead of being measured. Ranks are a permutation of the documents, so that most edges lead from
+one range of ranks to another. Each task runs in a process of its own, so that its peak memory is its own.
 """
 
 import os
@@ -30,6 +30,8 @@ BANDS, ROWS = 14, 8
 GROUP = 500_000
 """Documents of a task that writes band records."""
 TEXT_BYTES = 2_500
+RANK_STEP = 1_299_709_843
+"""A prime above any number of documents tried: times it, modulo their number, is a permutation that scatters neighbours."""
 REVISED_FRACTION = 0.1
 KEPT_ENTRIES = 0.85
 """Share of a signature's entries that a revision keeps: 99 % of such pairs meet in a band."""
@@ -52,7 +54,14 @@ class Stages:
             try:
                 summary = function(*arguments)
                 usage = resource.getrusage(resource.RUSAGE_SELF)
-                told = {"summary": summary, "cpu": usage.ru_utime + usage.ru_stime, "peak": usage.ru_maxrss * 1024}
+                moved = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+                told = {
+                    "summary": summary,
+                    "cpu": usage.ru_utime + usage.ru_stime,
+                    "peak": usage.ru_maxrss * 1024,
+                    "read": int(moved["rchar"]),
+                    "written": int(moved["wchar"]),
+                }
                 with os.fdopen(send, "w") as pipe:
                     pipe.write(repr(told))
                 code = 0
@@ -69,12 +78,13 @@ class Stages:
         row["wall_s"] += time.monotonic() - start
         row["cpu_s"] += told["cpu"]
         row["peak_bytes"] = max(row["peak_bytes"], told["peak"])
-        row["written_bytes"] += sum(storage.stat(url).num_bytes for url in told["summary"].get("files", ()))
+        row["read_bytes"] += told["read"]
+        row["written_bytes"] += told["written"]
         result: Summary = told["summary"]
         return result
 
 
-def sign(group: int, num_documents: int, num_parts: int, url: str) -> Summary:
+def sign(group: int, num_documents: int, num_all: int, num_parts: int, url: str) -> Summary:
     """Band records of one group of random signatures."""
     generator = np.random.default_rng([7, group])
     signatures = generator.integers(0, 2**32, (num_documents, BANDS * ROWS), dtype=np.uint32)
@@ -87,8 +97,8 @@ def sign(group: int, num_documents: int, num_parts: int, url: str) -> Summary:
     records = np.empty(hashes.size, BAND)
     document = group * GROUP + np.arange(num_documents)
     records["hash"] = hashes.ravel()
-    # The rank is the number, and a revision stands in its original's group: so no edge crosses ranges of ranks here.
-    records["place"] = np.repeat(places(document, np.full(num_documents, TEXT_BYTES)), BANDS)
+    rank = document * RANK_STEP % num_all
+    records["place"] = np.repeat(places(rank, np.full(num_documents, TEXT_BYTES)), BANDS)
     records["document"] = np.repeat(document, BANDS)
     part = (records["hash"] >> np.uint64(40)).astype(np.int64) * num_parts >> 24
     write_run(url, records, part, num_parts, ["hash", "place"])
@@ -120,7 +130,7 @@ def measure(num_documents: int, folder: Path) -> dict[str, Any]:
     first_documents = tuple(range(0, num_documents, GROUP))
     runs = [str(folder / f"{group}.bands") for group in range(len(groups))]
     for group, size in enumerate(groups):
-        stages.run("band records", sign, group, size, num_parts, runs[group])
+        stages.run("band records", sign, group, size, num_documents, num_parts, runs[group])
     ranges = RankRanges(num_ranked=num_documents, num_parts=max(1, -(-num_documents // RANGE_DOCUMENTS)))
     pair_urls: list[str] = []
     num_pairs = 0
@@ -193,19 +203,19 @@ def in_words(found: dict[str, Any]) -> str:
         f" ranges; {found['num_pairs']:,} pairs; {found['num_dropped']:,} dropped, settled in"
         f" {found['settle_rounds']} rounds over {found['num_rank_ranges']} ranges of ranks",
         "",
-        "| stage | tasks | wall s | CPU s | peak MB a task | MB written |",
-        "|---|---|---|---|---|---|",
+        "| stage | tasks | wall s | CPU s | peak MB a task | MB read | MB written |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, row in found["stages"].items():
         lines.append(
             f"| {name} | {row['tasks']:.0f} | {row['wall_s']:.1f} | {row['cpu_s']:.1f} |"
-            f" {row['peak_bytes'] / 1e6:,.0f} | {row['written_bytes'] / 1e6:,.0f} |"
+            f" {row['peak_bytes'] / 1e6:,.0f} | {row['read_bytes'] / 1e6:,.0f} | {row['written_bytes'] / 1e6:,.0f} |"
         )
     rows = found["stages"].values()
     lines.append(
         f"| all | {sum(row['tasks'] for row in rows):.0f} | {sum(row['wall_s'] for row in rows):.1f} |"
         f" {sum(row['cpu_s'] for row in rows):.1f} | {max(row['peak_bytes'] for row in rows) / 1e6:,.0f} |"
+        f" {sum(row['read_bytes'] for row in rows) / 1e6:,.0f} |"
         f" {sum(row['written_bytes'] for row in rows) / 1e6:,.0f} |"
     )
-    lines.append("\nWhat a stage writes the next one reads, once.")
     return "\n".join(lines)

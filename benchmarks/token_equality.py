@@ -75,7 +75,7 @@ def main() -> int:
     status = 0
     for path in given:
         tokenizer = read_tokenizer(read_tokenizer_file(path))
-        engines = open_engines(tokenizer, "auto")
+        engines = open_engines(tokenizer.plain, "auto")
         name = f"{path} ({tokenizer.vocab_size:,} ids, sha256 {tokenizer.sha256[:8]})"
         if engines.chosen is engines.reference:
             sys.stdout.write(f"{name}: reference, since {engines.why}\n")

@@ -6,16 +6,15 @@ Exit codes: 0 done; 1 the thing asked about does not hold; 2 the request is wron
 import argparse
 import dataclasses
 import json
-import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from manifests import render
-from manifests.command_line import OneLineParser
+from manifests.command_line import OneLineParser, end_process, run_command
 from manifests.diff import compare
-from manifests.errors import UserError
 from manifests.inputs import read_inputs
 from manifests.lineage import find_document
 from manifests.manifest import Dataset, ManifestError, load, to_bytes
@@ -31,21 +30,9 @@ A manifest is <root>/manifests/<version>.json, on disk or on S3 (s3://bucket/pre
 """
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Runs one command; returns its exit code."""
-    parser = _parser()
-    if not arguments:
-        parser.print_help(sys.stderr)
-        return 2
-    options = parser.parse_args(arguments)
-    try:
-        return int(options.run(options))
-    except FileNotFoundError as error:
-        return _refuse(f"{error.filename or error}: no such file or object: check the path")
-    except BrokenPipeError:
-        raise
-    except (UserError, OSError) as error:
-        return _refuse(str(error))
+    return run_command(_parser(), arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -150,19 +137,5 @@ def _write(text: str) -> None:
     sys.stdout.write(text)
 
 
-def _refuse(message: str) -> int:
-    sys.stderr.write(f"python -m manifests: {' '.join(message.split())}\n")
-    return 2
-
-
 if __name__ == "__main__":
-    # A terminal or pipe that is not UTF-8 gets escapes for what it cannot show, not a traceback.
-    for output in (sys.stdout, sys.stderr):
-        output.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # both are text files here
-    try:
-        code = main(sys.argv[1:])
-        sys.stdout.flush()
-    except BrokenPipeError:  # `... | head` has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    sys.exit(code)
+    end_process(main)

@@ -1,7 +1,12 @@
-"""What all our commands do alike on a wrong option: one line on standard error, exit code 2."""
+"""What all our commands do alike: options, wrong requests, and the end of the process."""
 
 import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
+
+from manifests.errors import UserError
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -13,3 +18,41 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> int:
+    """Parse `arguments` and call the `run` that the chosen command has set; return its exit code.
+
+    Without arguments: the help, and 2. A wrong request (UserError, OSError) is one line on standard error, and 2.
+
+    Raises:
+        BrokenPipeError: whoever reads the output has read enough; `end_process` takes it.
+    """
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return 2
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except BrokenPipeError:
+        raise
+    except FileNotFoundError as error:
+        message = f"{error.filename or error}: no such file or object: check the path"
+    except (UserError, OSError) as error:
+        message = str(error)
+    sys.stderr.write(f"{parser.prog}: {' '.join(message.split())}\n")
+    return 2
+
+
+def end_process(main: Callable[[Sequence[str]], int]) -> NoReturn:
+    """Call `main` with the process's arguments and end the process with the exit code it returns."""
+    # A terminal or pipe that is not UTF-8 gets escapes for what it cannot show, not a traceback.
+    for output in (sys.stdout, sys.stderr):
+        output.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # both are text files here
+    try:
+        code = main(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # `... | head` has read enough; Python would complain once more when it closes the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)

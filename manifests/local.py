@@ -83,8 +83,10 @@ def read_bytes(url: str, start: int, length: int | None) -> bytes:
 
 
 @contextmanager
-def open_stream(url: str) -> Iterator[BinaryIO]:
+def open_stream(url: str, start: int = 0) -> Iterator[BinaryIO]:
     with _open(url, buffering=_BUFFER_BYTES) as stream:
+        if start:
+            stream.seek(start)
         yield stream
 
 

@@ -61,9 +61,9 @@ def read_bytes(url: str, start: int, length: int | None) -> bytes:
 
 
 @contextmanager
-def open_stream(url: str) -> Iterator[BinaryIO]:
+def open_stream(url: str, start: int = 0) -> Iterator[BinaryIO]:
     bucket, key = _split_object(url)
-    with io.BufferedReader(ResumingReader(client(), url, bucket, key), _BUFFER_BYTES) as stream:
+    with io.BufferedReader(ResumingReader(client(), url, bucket, key, start=start), _BUFFER_BYTES) as stream:
         yield stream
 
 

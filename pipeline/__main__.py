@@ -3,12 +3,9 @@
 Exit codes: 0 done; 1 the thing asked about does not hold; 2 the request is wrong.
 """
 
-import os
-import sys
 from collections.abc import Sequence
 
-from manifests.command_line import OneLineParser
-from manifests.errors import UserError
+from manifests.command_line import OneLineParser, end_process, run_command
 from pipeline.commands import COMMANDS
 
 
@@ -24,33 +21,8 @@ def main(arguments: Sequence[str]) -> int:
         one = commands.add_parser(name, help=described.partition("\n")[0], description=described)
         command.add_arguments(one)
         one.set_defaults(run=command.run)
-    if not arguments:
-        parser.print_help(sys.stderr)
-        return 2
-    options = parser.parse_args(arguments)
-    try:
-        return int(options.run(options))
-    except FileNotFoundError as error:
-        return _refuse(f"{error.filename or error}: no such file or object: check the path")
-    except BrokenPipeError:
-        raise
-    except (UserError, OSError) as error:
-        return _refuse(str(error))
-
-
-def _refuse(message: str) -> int:
-    sys.stderr.write(f"python -m pipeline: {' '.join(message.split())}\n")
-    return 2
+    return run_command(parser, arguments)
 
 
 if __name__ == "__main__":
-    # A terminal or pipe that is not UTF-8 gets escapes for what it cannot show, not a traceback.
-    for output in (sys.stdout, sys.stderr):
-        output.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # both are text files here
-    try:
-        code = main(sys.argv[1:])
-        sys.stdout.flush()
-    except BrokenPipeError:  # `... | head` has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    sys.exit(code)
+    end_process(main)

@@ -48,17 +48,20 @@ from pipeline import base as continued
 from pipeline import quarantine, report, runtime
 from pipeline.checks import check_places, check_version, existing_version
 from pipeline.config import BuildConfig, describe_config, determining, from_arguments, load_config
-from pipeline.inputs import Inputs
+from pipeline.inputs import SPLIT_FILE_BYTES, Inputs
 from pipeline.ledger import Ledger, LedgerError
 from pipeline.plan import SplitPlan, num_buckets_for
+from pipeline.runs import RunLayout
 from pipeline.runtime import BuildError, Runtime
 from pipeline.stages.deduplicate import deduplicate
-from pipeline.stages.encode import SPLITS, Encoded, encode
+from pipeline.stages.encode import SPLITS, Encoded, EncodeRules, encode
+from pipeline.stages.engine import TokenizerInUse, prove_engine
 from pipeline.stages.pack import plan_shards
 from pipeline.stages.read import Read, check_budget, find_all_inputs, read, read_units
-from pipeline.stages.tokenizer import given_tokenizer, settle_tokenizer
+from pipeline.stages.tokenizer import TrainingTexts, given_tokenizer, trained_tokenizer
 from pipeline.stages.tokenizer import in_words as tokenizer_in_words
-from pipeline.stages.write import write
+from pipeline.stages.write import Target, write
+from pipeline.tokenization import Tokenizer
 
 Say = Callable[[str], None]
 INTERRUPTED = 130
@@ -102,8 +105,9 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     found = find_all_inputs(config)
     num_input_bytes = sum(file.num_bytes for file in found.files)
     say(f"found {len(found.files):,} files, {num_input_bytes / 1e6:,.1f} MB, in {len(config.sources)} sources")
-    if given is not None:
-        say(tokenizer_in_words(given, config.tokenizer))
+    tokenizer = given
+    if tokenizer is not None:
+        in_use = prepared_tokenizer(runtime, root, tokenizer, config.tokenizer.engine, say)
     documents = read(runtime, config, found)
     check_version(existing, config, inputs=inputs_digest(documents.inputs))
     quarantined = quarantine.publish(root, config.version, documents.quarantine_urls, num_first=report.MAX_LISTED)
@@ -117,25 +121,17 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     for line in dropped.warnings({name: documents.ledger.documents(name, "kept") for name in ledger.read_documents}):
         say(line)
 
-    tokenizer, tokenizer_url = settle_tokenizer(
-        runtime,
-        root,
-        documents.files,
-        dropped,
-        kept_bytes,
-        tokenizer_config,
-        config.seed,
-        given,
-    )
+    if tokenizer is None:
+        texts = TrainingTexts(files=documents.files, dropped=dropped, num_bytes=kept_bytes, seed=config.seed)
+        tokenizer = trained_tokenizer(runtime, root, texts, tokenizer_config)
+        in_use = prepared_tokenizer(runtime, root, tokenizer, config.tokenizer.engine, say)
     tokenizer_entry = TokenizerEntry(
         path=f"tokenizers/{tokenizer.sha256}.json",
         sha256=tokenizer.sha256,
         vocab_size=tokenizer.vocab_size,
-        eos_id=tokenizer.eos_id,
-        bos_id=tokenizer.bos_id,
+        eos_id=tokenizer.special_ids.eos,
+        bos_id=tokenizer.special_ids.bos,
     )
-    if given is None:
-        say(tokenizer_in_words(tokenizer, config.tokenizer))
     check_version(existing, config, tokenizer=tokenizer.sha256)
     example = ExampleFormat(
         seq_len=config.example.seq_len,
@@ -143,29 +139,24 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
         packing=config.example.packing,
     )
     continued.check_tokenizer(tokenizer_entry, example, base)
-    encoded = encode(
-        runtime,
-        build_url,
-        documents.files,
-        dropped,
-        {source.name: source.weight for source in config.sources},
-        tokenizer=tokenizer,
-        tokenizer_url=tokenizer_url,
-        config=config.tokenizer,
+    rules = EncodeRules(
+        tokenizer=in_use,
         seed=config.seed,
         validation_fraction=config.validation.fraction,
-        dtype=example.dtype,
-        num_buckets=num_buckets_for(kept_bytes),
+        layout=RunLayout(
+            dtype=example.dtype, num_buckets=num_buckets_for(kept_bytes), special_ids=tokenizer.special_ids
+        ),
     )
+    weights = {source.name: source.weight for source in config.sources}
+    encoded = encode(runtime, build_url, documents.files, dropped, weights, rules)
     for source, num_documents, num_bytes in encoded.undrawn:
         ledger.move(source, "kept", "weight", num_documents, num_bytes, reason="not_drawn")
     check_documents(encoded, ledger)
     say(encoded.in_words(tokenizer.vocab_size))
 
     plans = plan_shards(runtime, encoded, example, config.shards.max_bytes)
-    shards = {
-        split: write(runtime, root, config.version, split, plans[split], encoded, example, existing) for split in SPLITS
-    }
+    target = Target(root=root, version=config.version, example=example, existing=existing)
+    shards = {split: write(runtime, target, split, plans[split], encoded) for split in SPLITS}
     splits = {split: Split.of(shards[split], seq_len=example.seq_len) for split in SPLITS}
     check_tokens(encoded, plans, splits)
 
@@ -212,6 +203,13 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
         )
         storage.write_bytes(storage.join(root, f"reports/{config.version}.html"), report.render(manifest, facts))
     return load(save(manifest, root))
+
+
+def prepared_tokenizer(runtime: Runtime, root: str, tokenizer: Tokenizer, setting: str, say: Say) -> TokenizerInUse:
+    """The tokenizer copied into the data set, its engine proved and told."""
+    in_use = TokenizerInUse.published(tokenizer, root, setting)
+    say(tokenizer_in_words(tokenizer, prove_engine(runtime, in_use)))
+    return in_use
 
 
 def make_manifest(
@@ -326,7 +324,7 @@ def code_facts() -> dict[str, str | None]:
 
 def dry_run(config: BuildConfig, found: Inputs) -> str:
     """What a build would do, in words: files, bytes and tasks by source."""
-    units = read_units(config, found)
+    units = read_units(config, found, {})
     lines = [f"{config.name} {config.version} -> {config.output}", ""]
     lines.append(f"{'source':<24}{'files':>10}{'MB':>14}{'read tasks':>14}")
     for source in config.sources:
@@ -337,6 +335,10 @@ def dry_run(config: BuildConfig, found: Inputs) -> str:
     total = sum(file.num_bytes for file in found.files) / 1e6
     lines.append(f"{'total':<24}{len(found.files):>10,}{total:>14,.1f}{len(units):>14,}")
     lines += [f"skipped {len(found.skipped):,} files that hold no data"] if found.skipped else []
+    if any(file.num_bytes >= SPLIT_FILE_BYTES for file in found.files):
+        lines.append(
+            f"files of {SPLIT_FILE_BYTES >> 20} MiB and more are read by several tasks where their format allows it"
+        )
     lines.append("then as many encode tasks as read tasks, and one write task a shard. Nothing was read or written.")
     return "\n".join(lines)
 

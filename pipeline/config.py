@@ -20,6 +20,7 @@ from manifests.config_help import describe
 from manifests.errors import UserError
 from manifests.shard import ExampleFormat
 from manifests.yaml_config import ConfigError, as_plain, build, read_yaml_file, set_value, setting
+from pipeline.charset_names import GUESS, is_charset
 
 __all__ = [
     "BadRecordsConfig",
@@ -95,6 +96,11 @@ class SourceConfig:
     id: str | None = setting(
         "the field that holds the id; a record without it, or null here: its place is its id", "id"
     )
+    encoding: str | None = setting(
+        "character set of files without a byte-order mark: cp1251, koi8-r, ...; guess: told from a text file's bytes"
+        " where they are no UTF-8; null: UTF-8",
+        None,
+    )
     weight: float = setting("copies of each document in training; 2.5: two, and of half of them a third", 1.0)
     priority: int = setting("of two duplicates the one from the source with the higher priority stays", 0)
     clean: CleanConfig | None = setting("cleaning for this source alone, instead of the common `clean`", None)
@@ -108,6 +114,12 @@ class SourceConfig:
         for index, path in enumerate(self.paths):
             _check(path != "" and "\0" not in path, f"paths.{index}", path, "a path, a glob or s3://bucket/prefix")
         _check(self.text != "", "text", self.text, "a field's name")
+        _check(
+            self.encoding is None or self.encoding == GUESS or is_charset(self.encoding),
+            "encoding",
+            self.encoding,
+            "a character set that Python knows (cp1251, koi8-r, utf-16-le, ...), guess, or null for UTF-8",
+        )
         _check(self.id != "", "id", self.id, "a field's name, or null for ids by place")
         _check(
             0 < self.weight <= MAX_WEIGHT,

@@ -11,7 +11,7 @@ else, is that of their names.
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,10 @@ from pipeline.readers.names import no_data
 
 # A unit of work of some seconds: Ray starts 1,600 tasks a second and a worker reads 150 MB/s or more (text.md).
 TARGET_GROUP_BYTES = 64 << 20
+
+
+# A file of this size is read in parts where its format allows it (readers/parts.py).
+SPLIT_FILE_BYTES = 4 * TARGET_GROUP_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,16 +102,18 @@ def find_inputs(source: SourceConfig) -> Inputs:
 
 
 def group_inputs(
-    files: Sequence[InputFile], target_bytes: int = TARGET_GROUP_BYTES
+    files: Sequence[InputFile], target_bytes: int = TARGET_GROUP_BYTES, alone: Container[InputFile] = ()
 ) -> tuple[tuple[InputFile, ...], ...]:
     """Units of work: consecutive files of one source, in order of (source, name), of `target_bytes` or one file more.
 
+    Files that are `alone` are groups by themselves.
     A function of names and sizes alone, so that a build that starts again cuts the same groups.
     """
     groups: list[list[InputFile]] = []
     num_bytes = 0
     for file in sorted(files, key=lambda item: (item.source, item.name)):
-        if not groups or groups[-1][0].source != file.source or num_bytes >= target_bytes:
+        is_full = num_bytes >= target_bytes or file in alone or (groups and groups[-1][0] in alone)
+        if not groups or groups[-1][0].source != file.source or is_full:
             groups.append([])
             num_bytes = 0
         groups[-1].append(file)

@@ -24,6 +24,8 @@ import pyarrow as pa
 
 from manifests import storage
 from pipeline.kernels.ragged import copy_pieces
+from pipeline.tokenization.plain import SpecialIds
+from pipeline.tokenization.specials import frame
 
 NUM_INDEX_COLUMNS = 5
 """Columns before `tokens`."""
@@ -43,6 +45,16 @@ def run_schema(dtype: str) -> pa.Schema:
             ("tokens", pa.large_list(getattr(pa, dtype)())),
         ]
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLayout:
+    """What all runs of a build have in common."""
+
+    dtype: str
+    """Of a token: "uint16" or "uint32"; every id fits, which the tokenizer's vocab_size tells."""
+    num_buckets: int
+    special_ids: SpecialIds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,10 +95,11 @@ class EncodedBatch:
     """Documents on their way into a run. Several may share one stretch of `tokens`: the copies that a weight makes."""
 
     documents: pa.Table
-    """The columns of run_schema but tokens, one row a document."""
+    """The columns of run_schema but tokens, one row a document; `num_tokens` counts EOS, and BOS where there is one."""
     tokens: np.ndarray
+    """As they came out of the engine: no EOS, no BOS."""
     starts: np.ndarray
-    """int64 (n,): where each document's `num_tokens` tokens begin in `tokens`."""
+    """int64 (n,): where each document's tokens begin in `tokens`."""
 
     @property
     def num_tokens(self) -> int:
@@ -111,25 +124,27 @@ def key_order(documents: pa.Table) -> np.ndarray:
     return np.lexsort([documents[name].to_numpy() for name in ("num_tokens", "key_low", "key_high")])
 
 
-def write_run(url: str, source: str, batches: Sequence[EncodedBatch], num_buckets: int) -> Run:
-    """Sort documents by key and write them, a record batch a bucket. Every token is copied once."""
+def write_run(url: str, source: str, batches: Sequence[EncodedBatch], layout: RunLayout) -> Run:
+    """Sort documents by key and write them, a record batch a bucket. Every token is copied once, BOS and EOS are put
+    around it.
+    """
     documents = pa.concat_tables([batch.documents for batch in batches])
     order = key_order(documents)
     documents = documents.take(pa.array(order)).combine_chunks()
     offsets = np.zeros(len(order) + 1, np.int64)
     np.cumsum(documents["num_tokens"].to_numpy(), out=offsets[1:])
     places = np.empty(len(order), np.int64)
-    places[order] = offsets[:-1]
-    tokens = np.empty(offsets[-1], batches[0].tokens.dtype)
+    places[order] = offsets[:-1] + layout.special_ids.num - 1  # after BOS
+    tokens = np.empty(offsets[-1], layout.dtype)
     row = 0
     for batch in batches:
         end = row + batch.documents.num_rows
-        copy_pieces(
-            batch.tokens, batch.starts, batch.documents["num_tokens"].to_numpy(), places[row:end], target=tokens
-        )
+        lengths = batch.documents["num_tokens"].to_numpy() - layout.special_ids.num
+        copy_pieces(batch.tokens, batch.starts, lengths, places[row:end], target=tokens)
         row = end
+    frame(tokens, offsets, layout.special_ids)
     documents = documents.append_column("tokens", pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(tokens)))
-    bucket = bucket_of(documents["key_high"].to_numpy(), num_buckets)
+    bucket = bucket_of(documents["key_high"].to_numpy(), layout.num_buckets)
     starts = np.flatnonzero(np.diff(bucket, prepend=-1))
     ends = np.append(starts[1:], len(bucket))
     with (

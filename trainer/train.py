@@ -25,7 +25,7 @@ from trainer.config import TrainConfig, load_config
 from trainer.export import export
 from trainer.facts import StepFacts
 from trainer.hardware import memory_peak_bytes, utilisation
-from trainer.parallel import process_group
+from trainer.parallel import leave, process_group
 from trainer.run import Run, prepare
 from trainer.signals import StopSignal, die_with_launcher
 from trainer.step import train_step
@@ -182,4 +182,4 @@ def _load_dataset(url: str) -> Dataset:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -82,7 +82,7 @@ def rows(config: BuildConfig, source: SourceConfig, totals: Totals, limit: int |
     fields = Fields(text=source.text, id=source.id)
     for file in find_inputs(source).files:
         totals.num_files += 1
-        for records in read_file(file.url, format=source.format, fields=fields):
+        for records in read_file(file.url, format=source.format, fields=fields, encoding=source.encoding):
             for bad in records.bad:
                 totals.quarantined[bad.reason] += bad.num_records
                 shown = {

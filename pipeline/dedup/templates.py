@@ -14,6 +14,9 @@ from pipeline.kernels.arrow import readonly, text_buffers
 from pipeline.kernels.bits import bytes_equal, count_trailing_zeros, load_uint64
 from pipeline.kernels.compiled import inlined, kernel
 from pipeline.kernels.hashing import hash_bytes
+from pipeline.kernels.text import Words
+from pipeline.kernels.unicode import character_table
+from pipeline.kernels.words import most_words, part_bits, words_between
 
 _NEWLINE = np.uint64(ord("\n"))
 
@@ -29,16 +32,28 @@ def line_hashes(text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
     return hashes[: line_offsets[-1]], line_offsets
 
 
-def without_lines(text: pa.LargeStringArray, lines: np.ndarray) -> tuple[pa.LargeStringArray, np.ndarray]:
-    """(the cores, bool (n,) whether anything was taken out): every line whose hash is in `lines` (sorted) is gone."""
+def core_words(text: pa.LargeStringArray, lines: np.ndarray) -> tuple[Words, np.ndarray]:
+    """(the words of the cores, bool (n,) whether a line was taken out): lines whose hash is in `lines` (sorted) do not
+    count. A document that holds none of them is its own core, and has no words here: they are known already.
+    """
     data, offsets = text_buffers(text)
-    num_documents = len(offsets) - 1
-    left = np.empty(offsets[-1] - offsets[0] + num_documents, np.uint8)
-    ends = np.zeros(num_documents + 1, np.int64)
-    removed = np.zeros(num_documents, np.bool_)
-    _without_lines(data, offsets, readonly(lines, np.uint64), left, ends, removed)
-    core = pa.LargeStringArray.from_buffers(num_documents, pa.py_buffer(ends), pa.py_buffer(left[: ends[-1]]))
-    return core, removed
+    hashes = np.empty(most_words(offsets), np.uint64)
+    word_offsets = np.zeros(len(offsets), np.int64)
+    removed = np.zeros(len(text), np.bool_)
+    # Lines are looked up in this first: all but a few of a hundred are told apart by 16 bits.
+    marks = np.zeros(1 << 16, np.bool_)
+    marks[lines & np.uint64(len(marks) - 1)] = True
+    bits, table = part_bits(data, offsets), character_table()
+    _core_words(data, offsets, readonly(lines, np.uint64), marks, bits, table, hashes, word_offsets, removed)
+    return Words(hashes=hashes[: word_offsets[-1]], offsets=word_offsets), removed
+
+
+def find_lines(text: pa.LargeStringArray, wanted: np.ndarray) -> list[str | None]:
+    """The text of each of a few lines, `wanted` uint64 (k,), where `text` has it: it is searched until all are found."""
+    data, offsets = text_buffers(text)
+    found = np.full((len(wanted), 2), -1, np.int64)
+    _find_lines(data, offsets, readonly(wanted, np.uint64), found)
+    return [None if start < 0 else data[start:end].tobytes().decode() for start, end in found.tolist()]
 
 
 def hash_line(line: str) -> int:
@@ -112,25 +127,53 @@ def _close_up(hashes: Any, first: Any, end: Any, table: Any, mask: Any) -> Any:
 
 
 @kernel
-def _without_lines(data: Any, offsets: Any, lines: Any, left: Any, ends: Any, removed: Any) -> None:
-    written = 0
+def _core_words(
+    data: Any,
+    offsets: Any,
+    lines: Any,
+    marks: Any,
+    bits: Any,
+    table: Any,
+    hashes: Any,
+    word_offsets: Any,
+    removed: Any,
+) -> None:
+    next_word = 0
     for document in range(len(offsets) - 1):
         start, end = offsets[document], offsets[document + 1]
-        while start < end:
-            line_end = _line_end(data, start, end)
-            first, last = _stripped(data, start, line_end)
-            is_template = False
-            if first < last:
-                value = hash_bytes(data, first, last)
-                place = np.searchsorted(lines, value)
-                is_template = place < len(lines) and lines[place] == value
-            if is_template:
+        kept = line = start
+        while line < end:
+            line_end = _line_end(data, line, end)
+            first, last = _stripped(data, line, line_end)
+            if first < last and _is_in(lines, marks, hash_bytes(data, first, last)):
                 removed[document] = True
-            else:
-                for position in range(start, line_end):
-                    left[written] = data[position]
-                    written += 1
-                left[written] = 0x0A
-                written += 1
-            start = line_end + 1
-        ends[document + 1] = written
+                next_word = words_between(data, kept, line, bits, offsets[0], table, hashes, next_word)
+                kept = line_end
+            line = line_end + 1
+        if removed[document]:
+            next_word = words_between(data, kept, end, bits, offsets[0], table, hashes, next_word)
+        word_offsets[document + 1] = next_word
+
+
+@inlined
+def _is_in(lines: Any, marks: Any, value: Any) -> Any:
+    if not marks[value & np.uint64(len(marks) - 1)]:
+        return False
+    place = np.searchsorted(lines, value)
+    return place < len(lines) and lines[place] == value
+
+
+@kernel
+def _find_lines(data: Any, offsets: Any, wanted: Any, found: Any) -> None:
+    num_missing = len(wanted)
+    for document in range(len(offsets) - 1):
+        line, end = offsets[document], offsets[document + 1]
+        while line < end and num_missing:
+            line_end = _line_end(data, line, end)
+            first, last = _stripped(data, line, line_end)
+            value = hash_bytes(data, first, last)
+            for number in range(len(wanted)):
+                if wanted[number] == value and found[number, 0] < 0 and first < last:
+                    found[number, 0], found[number, 1] = first, last
+                    num_missing -= 1
+            line = line_end + 1

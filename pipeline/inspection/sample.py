@@ -52,7 +52,9 @@ def read_sample(config: BuildConfig, source: SourceConfig, max_bytes: int) -> Sa
         limits = Limits(batch_bytes=PIECE_BYTES)
         fields = Fields(text=source.text, id=source.id)
         num_files_read += 1
-        for records in read_file(file.url, format=source.format, fields=fields, limits=limits):
+        for records in read_file(
+            file.url, format=source.format, fields=fields, limits=limits, encoding=source.encoding
+        ):
             if taken and taken >= allowed:
                 is_whole = False
                 break

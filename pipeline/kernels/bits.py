@@ -1,4 +1,6 @@
-"""Machine instructions numba has no name for, and tests on eight bytes at once (SWAR: SIMD within a register)."""
+"""Machine instructions numba has no name for, and tests on many bytes at once: on eight in a register (SWAR, SIMD within
+a register), on sixty-four by vector instructions, whichever the processor has, with one bit a byte as the answer.
+"""
 
 from typing import Any
 
@@ -16,6 +18,9 @@ EVERY_01 = np.uint64(0x0101010101010101)
 EVERY_7F = np.uint64(0x7F7F7F7F7F7F7F7F)
 EVERY_80 = np.uint64(0x8080808080808080)
 
+_BYTE = ir.IntType(8)
+_BLOCK = ir.VectorType(_BYTE, 64)
+
 
 @intrinsic
 def load_uint64(typing_context: Any, data: Any, index: Any) -> Any:  # noqa: ARG001 - numba's signature for intrinsics
@@ -30,6 +35,19 @@ def load_uint64(typing_context: Any, data: Any, index: Any) -> Any:  # noqa: ARG
 
 
 @intrinsic
+def store_uint64(typing_context: Any, data: Any, index: Any, value: Any) -> Any:  # noqa: ARG001 - numba's signature for intrinsics
+    """Write a uint64 over data[index : index + 8], little-endian, at any alignment; the caller checks bounds."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        pointer = builder.gep(array.data, [arguments[1]], inbounds=True)
+        builder.store(arguments[2], builder.bitcast(pointer, ir.IntType(64).as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(data, types.intp, types.uint64), codegen
+
+
+@intrinsic
 def count_trailing_zeros(typing_context: Any, value: Any) -> Any:  # noqa: ARG001 - numba's signature for intrinsics
     """How many of the lowest bits of a uint64 are zero; 64 for 0."""
 
@@ -41,12 +59,57 @@ def count_trailing_zeros(typing_context: Any, value: Any) -> Any:  # noqa: ARG00
 
 @intrinsic
 def count_ones(typing_context: Any, value: Any) -> Any:  # noqa: ARG001 - numba's signature for intrinsics
-    """How many bits of a uint64 are one."""
+    """How many bits of a uint64 are one, as a signed integer that can be added to any."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
 
-    return types.uint64(types.uint64), codegen
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def bits_between(typing_context: Any, data: Any, index: Any, first: Any, last: Any) -> Any:  # noqa: ARG001 - numba's
+    """A uint64 whose bit i says whether first <= data[index + i] <= last, for 64 bytes; the caller checks bounds.
+
+    LLVM's vectors of 64 bytes: one comparison with AVX-512, two with AVX2, four with SSE2 or NEON.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        block = builder.load(_block(context, builder, signature, arguments), align=1)
+        low, high = (builder.trunc(argument, _BYTE) for argument in arguments[2:])
+        above = builder.sub(block, _in_every(builder, low))
+        inside = builder.icmp_unsigned("<=", above, _in_every(builder, builder.sub(high, low)))
+        return builder.bitcast(inside, ir.IntType(64))
+
+    return types.uint64(data, types.intp, types.intp, types.intp), codegen
+
+
+@intrinsic
+def add_where(typing_context: Any, data: Any, index: Any, bits: Any, amount: Any) -> Any:  # noqa: ARG001 - numba's
+    """Add `amount` (modulo 256) to data[index + i] for every bit i set in the uint64 `bits`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = _block(context, builder, signature, arguments)
+        chosen = builder.bitcast(arguments[2], ir.VectorType(ir.IntType(1), 64))
+        amounts = _in_every(builder, builder.trunc(arguments[3], _BYTE))
+        added = builder.select(chosen, amounts, ir.Constant(_BLOCK, [0] * 64))
+        builder.store(builder.add(builder.load(pointer, align=1), added), pointer, align=1)
+        return context.get_dummy_value()
+
+    return types.void(data, types.intp, types.uint64, types.intp), codegen
+
+
+def _block(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """LLVM's pointer to the 64 bytes at `index` of `data`, the first two arguments."""
+    array = context.make_array(signature.args[0])(context, builder, arguments[0])
+    return builder.bitcast(builder.gep(array.data, [arguments[1]], inbounds=True), _BLOCK.as_pointer())
+
+
+def _in_every(builder: Any, byte: Any) -> Any:
+    """LLVM's vector of 64 times one byte."""
+    nothing, places = ir.Constant(_BLOCK, ir.Undefined), ir.VectorType(ir.IntType(32), 64)
+    one = builder.insert_element(nothing, byte, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(one, nothing, ir.Constant(places, [0] * 64))
 
 
 @inlined

@@ -34,7 +34,15 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     return numba.njit(nogil=True, cache=True)(function)
 
 
-def inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """Like `kernel`, for inner loops: the body goes into each caller, since a call that passes arrays costs 20 ns."""
+def lean(function: Callable[P, R]) -> Callable[P, R]:
+    """Like `kernel`, for what makes no array: without numba's counting of references to arrays, which is two atomic
+    instructions for each array that is taken out of a tuple or handed on, more than the work of an inner loop.
+    """
     function.__qualname__ += f"_{_sources_fingerprint()}"
-    return numba.njit(nogil=True, cache=True, forceinline=True)(function)
+    return numba.njit(nogil=True, cache=True, _nrt=False)(function)
+
+
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """Like `lean`, for inner loops: the body goes into each caller, since a call that passes arrays costs 20 ns."""
+    function.__qualname__ += f"_{_sources_fingerprint()}"
+    return numba.njit(nogil=True, cache=True, forceinline=True, _nrt=False)(function)

@@ -51,6 +51,38 @@ def hash_bytes(data: Any, start: Any, end: Any) -> Any:
     return mix64(absorb(value, chunk) ^ np.uint64(end - start))
 
 
+@inlined
+def hash_padded(data: Any, start: Any, num_bytes: Any) -> Any:
+    """hash_bytes of data[start : start + num_bytes], where eight bytes behind them can be read."""
+    value = START
+    for place in range(start, start + (num_bytes & ~7), 8):
+        value = absorb(value, load_uint64(data, place))
+    below = (np.uint64(1) << (np.uint64(8) * (np.uint64(num_bytes) & np.uint64(7)))) - np.uint64(1)
+    return mix64(absorb(value, load_uint64(data, start + (num_bytes & ~7)) & below) ^ np.uint64(num_bytes))
+
+
+@inlined
+def hash_word(data: Any, start: Any, num_bytes: Any) -> Any:
+    """hash_bytes of data[start : start + num_bytes], at least one; 24 bytes from any place can be read.
+
+    The length of words cannot be foretold by a processor, so up to 24 bytes no branch depends on it.
+    """
+    first, second, third = load_uint64(data, start), load_uint64(data, start + 8), load_uint64(data, start + 16)
+    below = (np.uint64(1) << (np.uint64(8) * (np.uint64(num_bytes) & np.uint64(7)))) - np.uint64(1)
+    one = absorb(START, first & below if num_bytes < 8 else first)
+    two = absorb(one, second & below if num_bytes < 16 else second)
+    three = absorb(two, third & below)
+    value = one if num_bytes < 8 else (two if num_bytes < 16 else three)
+    if num_bytes >= 24:
+        value = absorb(two, third)
+        place = start + 24
+        while place + 8 <= start + num_bytes:
+            value = absorb(value, load_uint64(data, place))
+            place += 8
+        value = absorb(value, load_uint64(data, place) & below)
+    return mix64(value ^ np.uint64(num_bytes))
+
+
 def word_hash(word: str) -> int:
     """The hash the text pass leaves for a word: of the UTF-8 bytes of the word in lower case (`word` is already)."""
     data = np.frombuffer(word.encode(), dtype=np.uint8)

@@ -1,7 +1,7 @@
 """Lines and paragraphs: duplicates, bullets, ends of sentences, and the lines that the C4 rules would keep.
 
-A line ends at "\\n". It is walked eight bytes a step for its hash and its end; its words are known from the word pass,
-so what it begins and ends with, white space aside, needs no search.
+Where lines end and which words they hold is known from the marks (blocks.py), so a line is read once more only for its
+hash, eight bytes a step, and what it begins and ends with, white space aside, needs no search.
 """
 
 from typing import Any
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from pipeline.kernels import columns
-from pipeline.kernels.bits import EVERY_01, bytes_equal, count_ones, count_trailing_zeros, load_uint64
-from pipeline.kernels.compiled import inlined, kernel
-from pipeline.kernels.hashing import START, absorb, hash_bytes, mix64
+from pipeline.kernels.compiled import inlined, lean
+from pipeline.kernels.hashing import START, absorb, hash_padded, mix64
 from pipeline.kernels.prose import HAS_LOREM_IPSUM, HAS_SKIPPED, ends_prose, has_any, num_sentences
+from pipeline.kernels.scratch import FIRST, num_before, num_between
 from pipeline.kernels.unicode import TERMINAL, decode_multibyte
 
 SHORT_LINE_CHARS = 30
@@ -20,126 +20,129 @@ SHORT_LINE_CHARS = 30
 MIN_PROSE_WORDS, MAX_PROSE_WORD_CHARS = 3, 1000
 """C4's limits of a line worth keeping: Raffel et al. 2020, section 2.2, and its code."""
 
-_NEWLINE = np.uint64(ord("\n"))
 _DOT, _DASH, _ELLIPSIS, _BULLET = (np.uint32(ord(mark)) for mark in ".-…•")
 _CURLY_BRACKET = ord("{")
 # A paragraph of one line must not be taken for the line.
 _PARAGRAPH = np.uint64(0xA5A5A5A5A5A5A5A5)
 
 
-@kernel
-def count_lines(
-    data: Any,
-    start: Any,
-    end: Any,
-    table: Any,
-    starts: Any,
-    ends: Any,
-    num_words: Any,
-    found: Any,
-    seen: Any,
-    count: Any,
-) -> Any:
-    """Fill the columns of lines and paragraphs for data[start:end], whose words are data[starts[i] : ends[i]].
+@lean
+def count_lines(scratch: Any, end: Any, table: Any, found: Any, has_long_words: Any, count: Any) -> None:
+    """Fill the columns of lines and paragraphs for the marked document text[FIRST:end].
 
-    `found`: prose.HAS_... bits of phrases that may occur. `seen`: scratch uint64, returned, grown where it was short.
+    `found`: prose.HAS_... bits of phrases that may occur.
     """
-    num_newlines = count[columns.NUM_NEWLINES]
-    is_ascii = count[columns.NUM_CHARS] == count[columns.NUM_BYTES]
+    text, edges, characters, words = scratch.text, scratch.word_edges, scratch.characters, scratch.words
+    num_newlines, num_words = count[columns.NUM_NEWLINES], count[columns.NUM_WORDS]
+    scratch.newlines[num_newlines] = end
+    num_lines = num_newlines + (end > FIRST and text[end - 1] != 0x0A)
     # Lines and paragraphs share the table: between two paragraphs stands an empty line, which is not in it.
-    seen, num_slots = _cleared(seen, num_newlines + 2)
-    text_start = starts[0] if num_words else end
-    text_end = ends[num_words - 1] if num_words else start
-    paragraph, paragraph_start, paragraph_end = START, np.int64(-1), np.int64(-1)
-    word = 0
-    line = start
-    while line < end:
-        line_end, value = _line(data, line, end)
-        count[columns.NUM_LINES] += 1
+    seen, num_slots = scratch.hashes, _cleared(scratch.hashes, num_newlines + 2)
+    text_start, text_end = np.intp(end), np.intp(FIRST)
+    if num_words:
+        text_start, text_end = np.intp(edges[0]), np.intp(edges[2 * num_words - 1])
+    paragraph, paragraph_start, paragraph_end = START, np.intp(-1), np.intp(-1)
+    num_nonempty = num_duplicate = num_duplicate_chars = num_duplicate_filled_chars = 0
+    next_word = np.intp(0)
+    line = np.intp(FIRST)
+    for number in range(num_lines):
+        line_end = np.intp(scratch.newlines[number])
         if line_end > line:
-            count[columns.NUM_NONEMPTY_LINES] += 1
-            first_word = word
-            too_long = False
-            while word < num_words and starts[word] < line_end:
-                if ends[word] - starts[word] > MAX_PROSE_WORD_CHARS:
-                    too_long |= _num_chars(data, starts[word], ends[word]) > MAX_PROSE_WORD_CHARS
-                word += 1
+            value = hash_padded(text, line, line_end - line)
+            num_nonempty += 1
+            first_word = next_word
+            next_word = num_before(words, line_end)
             if not _insert(seen, num_slots, value):
-                num_chars = _num_chars(data, line, line_end)
-                count[columns.NUM_DUPLICATE_LINES] += 1
-                count[columns.NUM_DUPLICATE_LINE_CHARS] += num_chars
-                count[columns.NUM_DUPLICATE_FILLED_LINE_CHARS] += num_chars * (word > first_word)
-            if word > first_word:
-                _filled_line(data, line, line_end, table, starts[first_word], ends[word - 1], is_ascii, count)
-                if word - first_word >= MIN_PROSE_WORDS and not too_long:
-                    _prose_line(data, starts, ends, first_word, word, found, count)
+                num_chars = num_between(characters, line, line_end)
+                num_duplicate += 1
+                num_duplicate_chars += num_chars
+                num_duplicate_filled_chars += num_chars * (next_word > first_word)
+            if next_word > first_word:
+                _filled_line(scratch, line, line_end, table, first_word, next_word, count)
+                if next_word - first_word >= MIN_PROSE_WORDS and not (
+                    has_long_words and _has_long_word(scratch, first_word, next_word)
+                ):
+                    _prose_line(scratch, line, line_end, first_word, next_word, found, count)
             # White space at both ends of the text is no part of its first and last paragraph.
             if line_end > text_start and line < text_end:
-                if line < text_start or line_end > text_end:
-                    value = hash_bytes(data, max(line, text_start), min(line_end, text_end))
+                inside, inside_end = max(line, text_start), min(line_end, text_end)
+                if inside > line or inside_end < line_end:
+                    value = hash_padded(text, inside, inside_end - inside)
                 if paragraph_start < 0:
-                    paragraph_start, paragraph = max(line, text_start), START
+                    paragraph_start, paragraph = inside, START
                 paragraph = absorb(paragraph, value) * np.uint64(3)
-                paragraph_end = min(line_end, text_end)
+                paragraph_end = inside_end
         elif paragraph_start >= 0:
-            _paragraph(data, paragraph_start, paragraph_end, paragraph, seen, num_slots, count)
-            paragraph_start = np.int64(-1)
+            _paragraph(characters, paragraph_start, paragraph_end, paragraph, seen, num_slots, count)
+            paragraph_start = np.intp(-1)
         line = line_end + 1
     if paragraph_start >= 0:
-        _paragraph(data, paragraph_start, paragraph_end, paragraph, seen, num_slots, count)
-    return seen
+        _paragraph(characters, paragraph_start, paragraph_end, paragraph, seen, num_slots, count)
+    count[columns.NUM_LINES] = num_lines
+    count[columns.NUM_NONEMPTY_LINES] = num_nonempty
+    count[columns.NUM_DUPLICATE_LINES] = num_duplicate
+    count[columns.NUM_DUPLICATE_LINE_CHARS] = num_duplicate_chars
+    count[columns.NUM_DUPLICATE_FILLED_LINE_CHARS] = num_duplicate_filled_chars
+
+
+@lean
+def _has_long_word(scratch: Any, first_word: Any, next_word: Any) -> Any:
+    """Whether one of these words has more characters than C4 allows."""
+    edges = scratch.word_edges
+    for word in range(first_word, next_word):
+        if num_between(scratch.characters, edges[2 * word], edges[2 * word + 1]) > MAX_PROSE_WORD_CHARS:
+            return True
+    return False
 
 
 @inlined
 def _filled_line(
-    data: Any, line: Any, line_end: Any, table: Any, text_start: Any, text_end: Any, is_ascii: Any, count: Any
+    scratch: Any, line: Any, line_end: Any, table: Any, first_word: Any, next_word: Any, count: Any
 ) -> None:
-    """Count a line with words, the first of which begins at `text_start`, the last of which ends at `text_end`."""
+    """Count a line that holds the words first_word..next_word - 1."""
+    text, edges = scratch.text, scratch.word_edges
+    start, end = np.intp(edges[2 * first_word]), np.intp(edges[2 * next_word - 1])
     count[columns.NUM_FILLED_LINES] += 1
-    first = np.uint32(data[text_start])
+    first = np.uint32(text[start])
     if first >= 0x80:
-        first, _ = decode_multibyte(data, text_start)
+        first, _ = decode_multibyte(text, start)
     count[columns.NUM_BULLET_LINES] += first in (_DASH, _BULLET)
-    last = last_character(data, text_start, text_end)
-    dots = last == _DOT and text_end - text_start >= 3 and data[text_end - 2] == _DOT and data[text_end - 3] == _DOT
+    last = last_character(text, start, end)
+    dots = last == _DOT and end - start >= 3 and text[end - 2] == _DOT and text[end - 3] == _DOT
     count[columns.NUM_ELLIPSIS_LINES] += dots or last == _ELLIPSIS
     # As FineWeb counts it: a mark with white space after it does not end the line.
-    count[columns.NUM_TERMINAL_LINES] += line_end == text_end and table[last] & TERMINAL != 0
-    num_bytes = line_end - line
-    is_short = num_bytes <= SHORT_LINE_CHARS
-    if not is_short and not is_ascii and num_bytes <= 4 * SHORT_LINE_CHARS:
-        num_chars = 0
-        for position in range(line, line_end):
-            num_chars += data[position] & 0xC0 != 0x80
-        is_short = num_chars <= SHORT_LINE_CHARS
-    count[columns.NUM_SHORT_LINES] += is_short
+    count[columns.NUM_TERMINAL_LINES] += line_end == end and table[last] & TERMINAL != 0
+    count[columns.NUM_SHORT_LINES] += num_between(scratch.characters, line, line_end) <= SHORT_LINE_CHARS
 
 
 @inlined
-def _prose_line(data: Any, starts: Any, ends: Any, first_word: Any, next_word: Any, found: Any, count: Any) -> None:
+def _prose_line(
+    scratch: Any, line: Any, line_end: Any, first_word: Any, next_word: Any, found: Any, count: Any
+) -> None:
     """Count a line of MIN_PROSE_WORDS or more, in the order of C4's rules."""
-    text_start, text_end = starts[first_word], ends[next_word - 1]
-    if not ends_prose(data, text_start, text_end):
+    text, edges = scratch.text, scratch.word_edges
+    start, end = np.intp(edges[2 * first_word]), np.intp(edges[2 * next_word - 1])
+    if not ends_prose(text, start, end):
         return
-    if found & HAS_LOREM_IPSUM and has_any(data, text_start, text_end, HAS_LOREM_IPSUM):
+    if found & HAS_LOREM_IPSUM and has_any(text, start, end, HAS_LOREM_IPSUM):
         count[columns.NUM_LOREM_IPSUM_LINES] += 1
-    if found & HAS_SKIPPED and has_any(data, text_start, text_end, found & HAS_SKIPPED):
+    if found & HAS_SKIPPED and has_any(text, start, end, found & HAS_SKIPPED):
         return
     count[columns.NUM_PROSE_LINES] += 1
-    count[columns.NUM_PROSE_SENTENCES] += num_sentences(data, starts, ends, first_word, next_word)
+    count[columns.NUM_PROSE_SENTENCES] += num_sentences(scratch, line, line_end, next_word)
     if count[columns.NUM_CURLY_BRACKETS]:
-        for position in range(text_start, text_end):
-            if data[position] == _CURLY_BRACKET:
+        for position in range(start, end):
+            if text[position] == _CURLY_BRACKET:
                 count[columns.NUM_CURLY_BRACKET_LINES] += 1
                 break
 
 
 @inlined
-def _paragraph(data: Any, start: Any, end: Any, value: Any, seen: Any, num_slots: Any, count: Any) -> None:
+def _paragraph(characters: Any, start: Any, end: Any, value: Any, seen: Any, num_slots: Any, count: Any) -> None:
     count[columns.NUM_PARAGRAPHS] += 1
     if not _insert(seen, num_slots, mix64(value ^ _PARAGRAPH)):
         count[columns.NUM_DUPLICATE_PARAGRAPHS] += 1
-        count[columns.NUM_DUPLICATE_PARAGRAPH_CHARS] += _num_chars(data, start, end)
+        count[columns.NUM_DUPLICATE_PARAGRAPH_CHARS] += num_between(characters, start, end)
 
 
 @inlined
@@ -155,60 +158,14 @@ def last_character(data: Any, start: Any, end: Any) -> Any:
 
 
 @inlined
-def _line(data: Any, start: Any, end: Any) -> Any:
-    """(where its newline is, or `end`; a hash of its bytes) for the line that begins at `start`."""
-    value = START
-    position = start
-    while position + 8 <= end:
-        eight = load_uint64(data, position)
-        newlines = bytes_equal(eight, _NEWLINE)
-        if newlines:
-            bits = count_trailing_zeros(newlines) & np.uint64(0x38)
-            position += np.int64(bits >> np.uint64(3))
-            rest = eight & ((np.uint64(1) << bits) - np.uint64(1))
-            return position, mix64(absorb(value, rest) ^ np.uint64(position - start))
-        value = absorb(value, eight)
-        position += 8
-    rest = np.uint64(0)
-    first = position
-    while position < end and data[position] != _NEWLINE:
-        rest |= np.uint64(data[position]) << np.uint64(8 * (position - first))
-        position += 1
-    return position, mix64(absorb(value, rest) ^ np.uint64(position - start))
-
-
-@kernel
-def _num_chars(data: Any, start: Any, end: Any) -> Any:
-    return chars_and_newlines(data, start, end)[0]
-
-
-@kernel
-def chars_and_newlines(data: Any, start: Any, end: Any) -> Any:
-    """(characters, newlines) in data[start:end]: a character is a byte that does not continue one (10xxxxxx)."""
-    continuing = newlines = np.intp(0)
-    position = start
-    while position + 8 <= end:
-        eight = load_uint64(data, position)
-        continuing += np.intp(count_ones((eight >> np.uint64(7)) & ~(eight >> np.uint64(6)) & EVERY_01))
-        newlines += np.intp(count_ones(bytes_equal(eight, _NEWLINE)))
-        position += 8
-    while position < end:
-        continuing += data[position] & 0xC0 == 0x80
-        newlines += data[position] == _NEWLINE
-        position += 1
-    return end - start - continuing, newlines
-
-
-@kernel
 def _cleared(table: Any, num_entries: Any) -> Any:
-    """(a hash table whose first `num_slots` slots are free, num_slots): a power of two, at most half full."""
+    """Slots, all free, at the beginning of a hash table: a power of two, at most half full."""
     num_slots = 64
     while num_slots < 2 * num_entries:
         num_slots *= 2
-    if num_slots > len(table):
-        return np.zeros(num_slots, dtype=np.uint64), num_slots
-    table[:num_slots] = 0
-    return table, num_slots
+    for slot in range(num_slots):
+        table[slot] = 0
+    return num_slots
 
 
 @inlined

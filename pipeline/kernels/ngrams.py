@@ -13,67 +13,96 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.kernels.bits import EVERY_01, count_ones, load_uint64
+from pipeline.kernels import columns
 from pipeline.kernels.columns import FIRST_DUPLICATE_NGRAM, FIRST_TOP_NGRAM
-from pipeline.kernels.compiled import inlined, kernel
-from pipeline.kernels.hashing import MULTIPLIER, START, absorb, mix64
+from pipeline.kernels.compiled import inlined, lean
+from pipeline.kernels.hashing import MULTIPLIER, hash_word
+from pipeline.kernels.scratch import num_between
 
 TOP_NGRAMS = (2, 3, 4)
 DUPLICATE_NGRAMS = (5, 6, 7, 8, 9, 10)
 _LONGEST_TOP, _FIRST_DUPLICATE, _LONGEST = TOP_NGRAMS[-1], DUPLICATE_NGRAMS[0], DUPLICATE_NGRAMS[-1]
 
 
-@kernel
-def count_repetition(
-    data: Any, starts: Any, ends: Any, num_words: Any, keys: Any, chars: Any, places: Any, slots: Any, count: Any
-) -> None:
-    """Fill the n-gram columns of `count` for the words data[starts[i] : ends[i]].
-
-    Scratch, at least num_words + 1 long and overwritten: keys uint64, chars int64 (characters before each word),
-    places int32 (4, num_words + 1); slots int32, a power of two above 2 * num_words.
-    """
-    first, repeats, candidates, seen = places[0], places[1], places[2], places[3]
-    chars[0] = 0
-    for word in range(num_words):
-        keys[word], num_chars = _word(data, starts[word], ends[word])
-        chars[word + 1] = chars[word] + num_chars
-    num_candidates = num_words - 1
-    for place in range(num_candidates):
-        # Not symmetric, so that "a b" and "b a" differ; both hashes are well mixed already.
-        keys[place] = keys[place] * MULTIPLIER ^ keys[place + 1]
-        candidates[place] = place
+@lean
+def count_repetition(scratch: Any, count: Any) -> None:
+    """Fill the n-gram columns of `count` for the marked document."""
+    edges, keys, first, repeats, candidates = (
+        scratch.word_edges,
+        scratch.keys,
+        scratch.first,
+        scratch.repeats,
+        scratch.candidates,
+    )
+    num_words = count[columns.NUM_WORDS]
+    num_candidates = _repeated_2grams(scratch, num_words)
     for n in range(2, _LONGEST + 1):
+        top_place, top_repeats = np.intp(0), np.intp(1)
         if num_candidates > 0:
-            top_place, top_repeats = _name(keys, first, repeats, candidates, num_candidates, slots)
-        else:
-            top_place, top_repeats = 0, 1
-        if n <= _LONGEST_TOP and num_words >= n:
+            place, top_repeats = _name(keys, first, repeats, candidates, num_candidates, scratch.slots)
             # Where nothing repeats, the first n-gram is the most frequent one.
-            place = top_place if top_repeats > 1 else 0
-            num_chars = chars[place + n] - chars[place] + n - 1
+            top_place = np.intp(place) if top_repeats > 1 else top_place
+        if n <= _LONGEST_TOP and num_words >= n:
+            num_chars = _num_chars(scratch, top_place, n) + n - 1
             count[FIRST_TOP_NGRAM + 2 * (n - 2)] = top_repeats
             count[FIRST_TOP_NGRAM + 2 * (n - 2) + 1] = top_repeats * num_chars
-        num_repeated = 0
+        num_repeated = np.intp(0)
         for number in range(num_candidates):
             repeated = np.uint32(candidates[np.uint64(number)])
             candidates[np.uint64(num_repeated)] = repeated
             num_repeated += repeats[np.uint32(first[repeated])] > 1
         if n == _FIRST_DUPLICATE:
             for number in range(num_repeated):
-                seen[candidates[number]] = 0
+                scratch.seen[candidates[number]] = 0
         if n >= _FIRST_DUPLICATE:
-            count[FIRST_DUPLICATE_NGRAM + n - _FIRST_DUPLICATE] = _duplicate_chars(
-                n, chars, first, candidates, num_repeated, seen
-            )
-        num_candidates = 0
+            count[FIRST_DUPLICATE_NGRAM + n - _FIRST_DUPLICATE] = _duplicate_chars(n, scratch, num_repeated)
+        num_candidates = np.intp(0)
         for number in range(num_repeated - 1):
-            place = candidates[number]
-            if candidates[number + 1] == place + 1:
-                keys[place] = np.uint64(first[place]) << np.uint64(32) | np.uint64(first[place + 1])
-                candidates[num_candidates] = place
-                num_candidates += 1
+            place = np.uint32(candidates[np.uint64(number)])
+            keys[place] = np.uint64(first[place]) << np.uint64(32) | np.uint64(first[np.uint64(place) + np.uint64(1)])
+            candidates[np.uint64(num_candidates)] = place
+            num_candidates += candidates[np.uint64(number + 1)] == place + 1
         if num_candidates == 0 and n >= _LONGEST_TOP:
             break
+
+
+@inlined
+def _repeated_2grams(scratch: Any, num_words: Any) -> Any:
+    """Leave the key of every 2-gram in `keys` and the places of those that may repeat in `candidates`; return how many.
+
+    A counter a slot, a byte each, in place of a table of keys: no branch, and small enough for the first-level cache.
+    What repeats is found for certain; of what does not, one in ten or so is taken along for sharing a slot.
+    """
+    edges, keys, occurrences, candidates = scratch.word_edges, scratch.keys, scratch.occurrences, scratch.candidates
+    num_slots, shift = 64, np.uint64(58)
+    while num_slots < 8 * num_words:
+        num_slots *= 2
+        shift -= np.uint64(1)
+    for slot in range(num_slots):
+        occurrences[slot] = 0
+    before = np.uint64(0)
+    for word in range(num_words):
+        start, end = np.intp(edges[np.uint64(2 * word)]), np.intp(edges[np.uint64(2 * word + 1)])
+        value = hash_word(scratch.text, start, end - start)
+        if word:
+            # Not symmetric, so that "a b" and "b a" differ; both hashes are well mixed already.
+            key = before * MULTIPLIER ^ value
+            keys[np.uint64(word - 1)] = key
+            slot = (key * MULTIPLIER) >> shift
+            occurrences[slot] = min(occurrences[slot] + 1, 2)
+        before = value
+    num_candidates = np.intp(0)
+    for place in range(num_words - 1):
+        candidates[np.uint64(num_candidates)] = place
+        num_candidates += occurrences[(keys[np.uint64(place)] * MULTIPLIER) >> shift] > 1
+    return num_candidates
+
+
+@inlined
+def _num_chars(scratch: Any, place: Any, n: Any) -> Any:
+    """Characters in the n words from `place` on."""
+    edges = scratch.word_edges
+    return num_between(scratch.word_characters, edges[2 * place], edges[2 * (place + n) - 1])
 
 
 @inlined
@@ -111,45 +140,18 @@ def _name(keys: Any, first: Any, repeats: Any, candidates: Any, num_candidates: 
 
 
 @inlined
-def _duplicate_chars(n: Any, chars: Any, first: Any, candidates: Any, num_repeated: Any, seen: Any) -> Any:
+def _duplicate_chars(n: Any, scratch: Any, num_repeated: Any) -> Any:
     """Characters in n-grams that occurred before, read from left to right: one that did is skipped whole."""
-    total = np.int64(0)
-    next_place = 0
+    candidates, first, seen = scratch.candidates, scratch.first, scratch.seen
+    total = np.intp(0)
+    next_place = np.intp(0)
     for number in range(num_repeated):
-        place = candidates[number]
+        place = np.intp(candidates[number])
         if place < next_place:
             continue
         if seen[first[place]] == n:
-            total += chars[place + n] - chars[place]
+            total += _num_chars(scratch, place, n)
             next_place = place + n
         else:
             seen[first[place]] = n
     return total
-
-
-@inlined
-def _word(data: Any, start: Any, end: Any) -> Any:
-    """(hash of the bytes data[start:end], characters in them)."""
-    value = START
-    continuing = np.int64(0)
-    position = start
-    while position + 8 <= end:
-        eight = load_uint64(data, position)
-        continuing += _continuing(eight)
-        value = absorb(value, eight)
-        position += 8
-    rest = end - position
-    chunk = np.uint64(0)
-    if position + 8 <= len(data):
-        chunk = load_uint64(data, position) & ((np.uint64(1) << np.uint64(8 * rest)) - np.uint64(1))
-    else:
-        for byte in range(rest):
-            chunk |= np.uint64(data[position + byte]) << np.uint64(8 * byte)
-    continuing += _continuing(chunk)
-    return mix64(absorb(value, chunk) ^ np.uint64(end - start)), end - start - continuing
-
-
-@inlined
-def _continuing(eight: Any) -> Any:
-    """How many of eight bytes continue a character (10xxxxxx)."""
-    return np.int64(count_ones((eight >> np.uint64(7)) & ~(eight >> np.uint64(6)) & EVERY_01))

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.kernels.compiled import inlined, kernel
+from pipeline.kernels.bits import count_trailing_zeros
+from pipeline.kernels.compiled import inlined, lean
+from pipeline.kernels.scratch import num_before, num_between
 from pipeline.kernels.unicode import decode_multibyte
 
 # A document's set of words (stop_words.py) says which of these may occur in it at all; only then lines are searched.
@@ -28,12 +30,7 @@ _PHRASES = np.frombuffer("".join((*LOREM_IPSUM, *SKIPPED)).encode(), dtype=np.ui
 _PHRASE_ENDS = np.cumsum([len(phrase) for phrase in (*LOREM_IPSUM, *SKIPPED)])
 _NUM_LOREM_IPSUM = len(LOREM_IPSUM)
 
-# By a word's last byte: 0 it ends no sentence; 1 it does; 2 a closing mark, or the last byte of a character that may
-# be one: look closer.
-_END_CLASSES = np.zeros(256, np.uint8)
-_END_CLASSES[[ord(mark) for mark in ".?!"]] = 1
 _CLOSING = "\"')]}»”’"
-_END_CLASSES[sorted({mark.encode()[-1] for mark in _CLOSING + "…"})] = 2
 _DOT, _QUESTION, _EXCLAMATION, _ELLIPSIS = (np.uint32(ord(mark)) for mark in ".?!…")
 _CLOSING_CODES = np.array([ord(mark) for mark in _CLOSING], np.uint32)
 _PROSE_ENDS = np.zeros(256, np.bool_)
@@ -54,7 +51,7 @@ def ends_prose(data: Any, start: Any, end: Any) -> Any:
     return _PROSE_ENDS[last] and not dots
 
 
-@kernel
+@lean
 def _before_citations(data: Any, start: Any, end: Any) -> Any:
     """Where the citation marks at the end of data[start:end] begin; `end` if there are none."""
     while end > start and data[end - 1] == _CLOSE:
@@ -84,19 +81,26 @@ def _equal(data: Any, start: Any, word: Any) -> Any:
 
 
 @inlined
-def num_sentences(data: Any, starts: Any, ends: Any, first_word: Any, next_word: Any) -> Any:
-    """Sentences in a line of at least one word."""
-    total = 0
-    open_ = False
-    for word in range(first_word, next_word):
-        kind = _END_CLASSES[data[ends[word] - 1]]
-        ended = kind == 1 or (kind == 2 and _ends_sentence(data, starts[word], ends[word]))
-        total += ended
-        open_ = not ended
-    return total + open_
+def num_sentences(scratch: Any, line: Any, line_end: Any, next_word: Any) -> Any:
+    """Sentences in the marked line text[line:line_end], whose last word is the one before `next_word`."""
+    text, edges = scratch.text, scratch.word_edges
+    # A word is marked at the place behind it, so a line's marks lie in line + 1 .. line_end; at `line` there is none.
+    total = num_between(scratch.sentences, line, line_end + 1)
+    last_ended = num_between(scratch.sentences, edges[2 * next_word - 1], edges[2 * next_word - 1] + 1) != 0
+    for block in range(line >> 6, (line_end >> 6) + 1):
+        closing = scratch.closing[block]
+        while closing:
+            place = (block << 6) + np.intp(count_trailing_zeros(closing))
+            closing &= closing - np.uint64(1)
+            if line < place <= line_end:
+                word = num_before(scratch.words, place) - 1
+                if _ends_sentence(text, edges[2 * word], place):
+                    total += 1
+                    last_ended |= word == next_word - 1
+    return total + (not last_ended)
 
 
-@kernel
+@lean
 def _ends_sentence(data: Any, start: Any, end: Any) -> Any:
     """Whether data[start:end] ends in a sentence's mark, closing marks and citations aside."""
     end = _before_citations(data, start, end)
@@ -118,7 +122,7 @@ def _ends_sentence(data: Any, start: Any, end: Any) -> Any:
     return False
 
 
-@kernel
+@lean
 def has_any(data: Any, start: Any, end: Any, wanted: Any) -> Any:
     """Whether data[start:end] holds one of the wanted phrases, in any case of ASCII letters."""
     first = 0 if wanted & HAS_LOREM_IPSUM else _NUM_LOREM_IPSUM

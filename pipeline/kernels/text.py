@@ -6,6 +6,7 @@ LargeStringArray --analyse--> Statistics (a column of numbers each)  -> pipeline
 
 import dataclasses
 import functools
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -16,9 +17,12 @@ from pipeline.kernels.arrow import text_buffers
 from pipeline.kernels.columns import COUNTED
 from pipeline.kernels.language import MIN_LETTERS, Languages, detect
 from pipeline.kernels.language_model import language_labels
+from pipeline.kernels.scratch import MAX_DOCUMENT_BYTES, Scratch, make_scratch
 from pipeline.kernels.stop_words import LANGUAGES, stop_word_table
 from pipeline.kernels.text_pass import analyse_batch
 from pipeline.kernels.unicode import character_table
+
+_kept = threading.local()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +144,18 @@ def analyse(text: pa.LargeStringArray) -> tuple[Statistics, Words]:
     # A word takes two bytes with what parts it from the next; memory that is never written is never really taken.
     hashes = np.empty((offsets[-1] - offsets[0] + num_documents) // 2 + 1, dtype=np.uint64)
     word_offsets = np.zeros(num_documents + 1, dtype=np.int64)
-    analyse_batch(data, offsets, character_table(), *stop_word_table(), counts, hashes, word_offsets)
+    scratch = _scratch(int(np.diff(offsets).max(initial=0)))
+    analyse_batch(data, offsets, character_table(), stop_word_table(), scratch, counts, hashes, word_offsets)
     names = (*COUNTED, *(f"num_stop_words_{language}" for language in LANGUAGES))
     columns = dict(zip(names, np.ascontiguousarray(counts.T), strict=True))
     return Statistics(**columns, text=text), Words(hashes=hashes[: word_offsets[-1]], offsets=word_offsets)
+
+
+def _scratch(num_bytes: int) -> Scratch:
+    """This thread's scratch, grown where a document is larger than all before."""
+    if num_bytes > MAX_DOCUMENT_BYTES:
+        raise ValueError(f"a document has {num_bytes} bytes, kernels take up to {MAX_DOCUMENT_BYTES}: cut it up before")
+    if not hasattr(_kept, "scratch") or _kept.scratch_bytes < num_bytes:
+        _kept.scratch, _kept.scratch_bytes = make_scratch(max(num_bytes, 1 << 16)), max(num_bytes, 1 << 16)
+    scratch: Scratch = _kept.scratch
+    return scratch

@@ -4,9 +4,9 @@ import re
 
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 
+from pipeline.charset_names import is_charset
+
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE)
-# Codecs that are no character sets, or whose time grows with the square of the text.
-NO_CHARSETS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"})
 GUESS_BYTES = 1 << 16
 """How much of a text the guess looks at, so that its cost does not grow with the text."""
 
@@ -30,12 +30,3 @@ def decoded(content: bytes, declared: str | None = None) -> str:
         except (UnicodeError, ValueError):
             pass
     return bytes_to_str(content, detect_encoding(content[:GUESS_BYTES]) or "utf-8", errors="replace")
-
-
-def is_charset(name: str) -> bool:
-    """Whether Python decodes text by that name."""
-    try:
-        b"".decode(name)
-    except (LookupError, ValueError, UnicodeError):
-        return False
-    return name.lower().replace("-", "_") not in NO_CHARSETS

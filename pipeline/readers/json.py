@@ -23,7 +23,7 @@ _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 def read(source: Source, fields: Fields, limits: Limits) -> Iterator[Records]:
     """The file's records in order, in batches of about `limits.batch_bytes`."""
     batch = Batch(limits)
-    parser = Parser(fields)
+    parser = Parser(fields, limits)
     try:
         content = whole(source, limits)
         items = _items(content)

@@ -14,9 +14,9 @@ Limits    a longer line is counted and its beginning shown, but never held; nest
           levels) is too_deep.
 Not judged: bytes inside fields that are not asked for.
 
-Speed: msgspec into a struct of the fields asked for, one call a line, Arrow arrays by block of about 256 kB, which
-stays in the processor's cache (blocks of 4 MB took twice the time). A line that msgspec refuses takes the careful path
-alone.
+Speed: a block of lines is one call of msgspec, which checks the grammar and leaves text and id as they are spelled in
+the file; a kernel then unescapes all of them at once into Arrow's memory (kernels/json_strings.py). A block with
+anything out of the plain in it (a blank or broken line, a number for a text) takes the careful path, line by line.
 """
 
 import json
@@ -24,13 +24,14 @@ import math
 import operator
 import re
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from pipeline.kernels.json_strings import text_array
 from pipeline.readers.compression import DamagedStream
 from pipeline.readers.records import NUM_FIRST_BYTES, BadRecord, Batch, Fields, Limits, Records
 from pipeline.readers.source import Source
@@ -39,13 +40,14 @@ WHITE_SPACE = b" \t\r\n"
 BOM = b"\xef\xbb\xbf"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _MISSING = msgspec.UNSET
+_NULL = msgspec.Raw(b"null")
 
 
 def read(source: Source, fields: Fields, limits: Limits) -> Iterator[Records]:
     """The file's records in order, in batches of about `limits.batch_bytes`."""
-    parse = Parser(fields)
+    parse = Parser(fields, limits)
     batch = Batch(limits)
-    number = 1  # of the next line
+    number = 1 if source.part is None else source.part.first_record  # of the next line
     lines = _Lines(limits.max_record_bytes)
     try:
         for piece in source.utf8_pieces():
@@ -82,7 +84,7 @@ class _TooLong(bytes):
 
 
 class _Lines:
-    """Pieces of a stream -> blocks of whole lines. A block is a list of lines, without their 0x0A."""
+    """Pieces of a stream -> blocks: bytes of whole lines with their 0x0A (the last may lack it); or a _TooLong."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -94,20 +96,25 @@ class _Lines:
     def open_head(self) -> bytes:
         return b"".join(self._open)[:NUM_FIRST_BYTES]
 
-    def feed(self, piece: bytes) -> Iterator[list[bytes]]:
+    def feed(self, piece: bytes) -> Iterator[bytes]:
         self.num_bytes += len(piece)
-        first, *rest = piece.split(b"\n")
-        self._extend(first)
-        if rest:
-            last = rest.pop()
-            if len(piece) > self._max_bytes:  # only then can a line inside one piece be too long
-                rest = [line if len(line) <= self._max_bytes else _TooLong(line, len(line)) for line in rest]
-            yield [self._close(), *rest]
-            self._extend(last)
+        end = piece.rfind(b"\n") + 1
+        if not end:
+            self._extend(piece)
+            return
+        first_end = piece.find(b"\n") + 1
+        if self.num_open_bytes + first_end - 1 > self._max_bytes:
+            self._extend(piece[: first_end - 1])
+            yield self._close()
+            yield piece[first_end:end]
+        else:
+            yield b"".join([*self._open, memoryview(piece)[:end]])
+            self._open, self.num_open_bytes = [], 0
+        self._extend(piece[end:])
 
-    def finish(self) -> Iterator[list[bytes]]:
+    def finish(self) -> Iterator[bytes]:
         if self.num_open_bytes:
-            yield [self._close()]
+            yield self._close()
 
     def _extend(self, part: bytes) -> None:
         self.num_open_bytes += len(part)
@@ -131,56 +138,46 @@ class Refused(Exception):
 class Parser:
     """Lines -> (id, text) by the rules above."""
 
-    def __init__(self, fields: Fields) -> None:
-        self._fields = fields
-        paths = [fields.text] if fields.id is None else [fields.text, fields.id]
-        # A dotted path may be one key or lead through several: both top-level keys are decoded, the rest is skipped
-        # over.
-        keys = sorted({key for path in paths for key in (path, path.partition(".")[0])})
-        struct = msgspec.defstruct(
-            "Line",
-            [(f"k{index}", Any, _MISSING) for index in range(len(keys))],
-            rename={f"k{index}": key for index, key in enumerate(keys)},
-            gc=False,  # JSON holds no cycles; tracking these objects costs a fifth of the time
-        )
-        self._decode = msgspec.json.Decoder(struct).decode
-        self._keys = {key: f"k{index}" for index, key in enumerate(keys)}
-        self._text = self._getter(fields.text)
-        self._id = self._getter(fields.id) if fields.id is not None else _no_id
+    def __init__(self, fields: Fields, limits: Limits) -> None:
+        self._fields, self._max_bytes = fields, limits.max_record_bytes
+        plain = _plain_struct(([] if fields.id is None else [(fields.id, False)]) + [(fields.text, True)])
+        self._decoder = None if plain is None else msgspec.json.Decoder(plain)
+        self._plain_text = _getter(fields.text)
+        self._plain_id = None if fields.id is None else _getter(fields.id)
 
-    def _getter(self, path: str) -> Callable[[Any], Any]:
-        whole = operator.attrgetter(self._keys[path])
-        head, dot, rest = path.partition(".")
-        if not dot:
-            return whole
-        outer = operator.attrgetter(self._keys[head])
+    def block(self, block: bytes, number: int, batch: Batch) -> int:
+        """Adds a block of lines, whose first is line `number`, to `batch`; gives the number of the line after it."""
+        plain = self._plain_block(block) if len(block) <= self._max_bytes else None
+        if plain is None:
+            return self._careful_block(block, number, batch)
+        ids, texts = plain
+        batch.add(ids, pa.array(np.arange(number, number + len(texts))), texts)
+        return number + len(texts)
 
-        def get(line: Any) -> Any:
-            value = whole(line)
-            return _inside(outer(line), rest, head) if value is _MISSING else value
-
-        return get
-
-    def block(self, lines: list[bytes], number: int, batch: Batch) -> int:
-        """Adds the block whose first line is line `number` to `batch`; gives the number of the line after it."""
+    def _plain_block(self, block: bytes) -> tuple[pa.Array, pa.Array] | None:
+        """Ids and texts, one a line; None where some line wants a closer look."""
+        num_lines = _num_plain_lines(block)
+        if num_lines is None or self._decoder is None:
+            return None
         try:
-            decoded = list(map(self._decode, lines))
-            texts = pa.array(list(map(self._text, decoded)), pa.large_string())
-            identities = list(map(self._id, decoded))
-        except (ValueError, TypeError, RecursionError, Refused):
-            # Some line is not plain: msgspec's and Arrow's errors are ValueErrors and TypeErrors.
-            return self._careful_block(lines, number, batch)
-        try:
-            ids = pa.array(identities, pa.large_string())
-        except (ValueError, TypeError):  # numbers, or lines without an id
-            ids = pa.array(list(map(_as_id, identities)), pa.large_string())
-        batch.add(ids, pa.array(np.arange(number, number + len(lines))), texts)
-        return number + len(lines)
+            rows = self._decoder.decode_lines(block)
+            if len(rows) != num_lines:
+                return None
+            texts = text_array(list(map(self._plain_text, rows)), scalars=False)
+            ids = None if self._plain_id is None else text_array(list(map(self._plain_id, rows)), scalars=True)
+        except (ValueError, AttributeError, RecursionError):  # msgspec's errors are ValueErrors
+            return None
+        if texts is None or (ids is None and self._plain_id is not None):
+            return None
+        return pa.nulls(num_lines, pa.large_string()) if ids is None else ids, texts
 
-    def _careful_block(self, lines: list[bytes], number: int, batch: Batch) -> int:
+    def _careful_block(self, block: bytes, number: int, batch: Batch) -> int:
         ids, numbers, texts = [], [], []
+        lines = [block] if isinstance(block, _TooLong) else block.removesuffix(b"\n").split(b"\n")
         for line in lines:
             if line.removeprefix(BOM).strip(WHITE_SPACE):
+                if len(line) > self._max_bytes:
+                    line = _TooLong(line, len(line))
                 try:
                     identity, text = self.line(line)
                 except Refused as refusal:
@@ -215,18 +212,72 @@ class Parser:
 
     def _one(self, line: bytes) -> tuple[str | None, str | None]:
         try:
-            record = self._decode(line)
-        except ValueError:
+            if self._decoder is None:
+                raise ValueError("text and id do not lie side by side")
+            row = self._decoder.decode(line)
+            text = msgspec.json.decode(self._plain_text(row))
+            identity = None if self._plain_id is None else msgspec.json.decode(self._plain_id(row))
+        except (ValueError, AttributeError):  # msgspec's errors are ValueErrors
             values = _careful_json(line)
             text = _inside(values, self._fields.text, "")
             identity = None if self._fields.id is None else _inside(values, self._fields.id, "")
-        else:
-            text, identity = self._text(record), self._id(record)
         return _as_id(identity), _as_text(text, line, self._fields.text)
 
 
-def _no_id(line: Any) -> None:
-    """The id of every line where the config asks for ids by place."""
+def _num_plain_lines(block: bytes) -> int | None:
+    """How many lines the block has, where each opens with "{" and closes with "}"; None where one does not.
+
+    Then no JSON value goes over a line's end ("}" and "{" meet in none), so as many values as lines are one on each.
+    """
+    if not block.endswith(b"\n"):
+        block += b"\n"
+    content = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(content == ord("\n"))
+    if block[:1] != b"{" or (content[ends[:-1] + 1] != ord("{")).any() or ends[0] < 2:
+        return None
+    last = ends - 1
+    last -= content[last] == ord("\r")
+    return len(ends) if (content[last] == ord("}")).all() else None
+
+
+# No whole number is above and below 0: a field of this type refuses whatever stands there.
+_NEVER = Annotated[int, msgspec.Meta(gt=0, lt=0)]
+
+
+def _attribute(key: str) -> str:
+    return "k" + key.encode("utf-8", "surrogatepass").hex()
+
+
+def _getter(path: str) -> Callable[[Any], Any]:
+    return operator.attrgetter(".".join(map(_attribute, path.split("."))))
+
+
+def _plain_struct(paths: Sequence[tuple[str, bool]]) -> type[msgspec.Struct] | None:
+    """Structs in structs that lead to the (path, is it required) as they are spelled in the line, skipping the rest.
+
+    They refuse a line in which a key spells a whole path with its dots, which would go first. None where one path is
+    the beginning of another.
+    """
+    spelled = {path: required for path, required in paths if "." not in path}
+    inner: dict[str, list[tuple[str, bool]]] = {}
+    for path, required in paths:
+        head, dot, rest = path.partition(".")
+        if dot:
+            inner.setdefault(head, []).append((rest, required))
+    fields: list[Any] = [(key, msgspec.Raw, *(() if spelled[key] else (_NULL,))) for key in spelled]
+    for head, rests in inner.items():
+        struct = _plain_struct(rests)
+        if struct is None or head in spelled:
+            return None
+        fields.append((head, struct, *(() if any(required for _, required in rests) else (None,))))
+    fields += [(path, _NEVER, None) for path in dict(paths) if "." in path]
+    return msgspec.defstruct(
+        "Line",
+        [(_attribute(key), *rest) for key, *rest in fields],
+        rename={_attribute(key): key for key, *_ in fields},
+        kw_only=True,
+        gc=False,  # JSON holds no cycles; tracking these objects costs a fifth of the time
+    )
 
 
 def _inside(value: Any, path: str, way: str) -> Any:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.readers.compression import READ_BYTES, DamagedStream
+from pipeline.readers.parts import RowGroupsPart
 from pipeline.readers.records import BadRecord, Batch, Fields, Limits, Records
 from pipeline.readers.source import Source
 
@@ -34,11 +35,12 @@ def read(source: Source, fields: Fields, limits: Limits) -> Iterator[Records]:
     """The file's rows in order, in batches of about `limits.batch_bytes`."""
     batch = Batch(limits)
     try:
-        with source.local_file() as path, path.open("rb") as stream:
+        with source.seekable() as stream:
             with _faults("the whole file"):
                 # Buffered: otherwise a column's whole share of a row group is fetched at once, gigabytes in some files.
                 file = pq.ParquetFile(stream, pre_buffer=False, buffer_size=READ_BYTES)
-            yield from _rows(file, fields, limits, batch)
+            assert isinstance(source.part, RowGroupsPart | None)
+            yield from _rows(file, fields, limits, batch, source.part)
     except DamagedStream as damage:
         batch.bad.append(_bad("the whole file", damage.reason, damage.detail, source.head))
     except _Damaged as damage:
@@ -73,7 +75,15 @@ def _bad(
     )
 
 
-def _rows(file: pq.ParquetFile, fields: Fields, limits: Limits, batch: Batch) -> Iterator[Records]:
+def has_text(file: pq.ParquetFile, fields: Fields) -> bool:
+    """Whether the file has the text column, with text in it."""
+    found = _type_at(file.schema_arrow, fields.text)
+    return found is not None and _holds_text(found)
+
+
+def _rows(
+    file: pq.ParquetFile, fields: Fields, limits: Limits, batch: Batch, part: RowGroupsPart | None
+) -> Iterator[Records]:
     num_rows = file.metadata.num_rows
     if not num_rows:
         return
@@ -101,8 +111,9 @@ def _rows(file: pq.ParquetFile, fields: Fields, limits: Limits, batch: Batch) ->
     id_path = fields.id if fields.id is not None and _type_at(schema, fields.id) is not None else None
     columns = [fields.text] if id_path is None else [fields.text, id_path]
     batch_rows = _batch_rows(file, limits)
-    done = 0
-    for group in range(file.num_row_groups):
+    done = 0 if part is None else part.first_record - 1
+    groups = range(file.num_row_groups) if part is None else range(part.first_group, part.end_group)
+    for group in groups:
         end = done + file.metadata.row_group(group).num_rows
         try:
             for rows in _group_rows(file, group, batch_rows, columns, done, end):

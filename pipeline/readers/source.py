@@ -1,28 +1,37 @@
 """One input file as a stream: hashed on the way, decompressed by content, in UTF-8.
 
-storage -> raw bytes (counted, hashed) -> decompressed -> transcoded from UTF-16/32 where a byte-order mark says so
+storage -> raw bytes (counted, hashed) -> decompressed -> transcoded from UTF-16/32 where a byte-order mark says so,
+else from the encoding that the config names
 """
 
 import codecs
 import contextlib
 import hashlib
+import io
 import itertools
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO, cast
 
+from manifests import storage
+from pipeline.charset_names import GUESS
 from pipeline.readers.compression import (
+    DECOMPRESSORS,
     READ_BYTES,
     DamagedStream,
+    PackedInput,
     Readable,
     compression_of,
-    decompressed,
     read_exactly,
 )
+from pipeline.readers.parts import LinesPart, RowGroupsPart
 from pipeline.readers.records import Limits
 
 # What format_of looks at: a tar's first header, and the beginning of a page or a mail.
 HEAD_BYTES = 4096
+# A request to a store takes some 20 ms, so reads by ranges are not small.
+RANGE_BYTES = 4 << 20
 # Longest first: the mark of UTF-16 LE is the beginning of that of UTF-32 LE.
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -79,7 +88,9 @@ class Source:
     """An open input file; `compression` is a key of compression.DECOMPRESSORS, told by content.
 
     `name` is its path or URL, for the format's sake. `path` is where it lies on this machine, where it does: a member
-    of an archive does not. Members share their archive's `allowance`.
+    of an archive does not. Members share their archive's `allowance`. With a `part`, the stream begins where the part
+    does and the pieces are the part's alone; what the whole file is known to be is not looked for again.
+    `encoding` is the character set of the plain content where it has no byte-order mark.
     """
 
     def __init__(
@@ -91,8 +102,10 @@ class Source:
         path: Path | None = None,
         allowance: Allowance | None = None,
         depth: int = 0,
+        part: LinesPart | RowGroupsPart | None = None,
     ) -> None:
-        self.name, self.depth = name, depth
+        self.name, self.depth, self.part = name, depth, part
+        self.encoding: str | None = None
         self.raw = _Hashed(stream)
         self.allowance = allowance or Allowance(limits)
         self._is_member = allowance is not None
@@ -106,8 +119,9 @@ class Source:
         self._pieces: Iterator[bytes] = iter(())
         try:
             raw_head = read_exactly(self.raw, READ_BYTES)
-            self.compression = compression_of(raw_head)
-            self._pieces = self._counted(decompressed(self.raw, raw_head))
+            self.compression = compression_of(raw_head) if part is None else part.compression
+            self.packed = PackedInput(self.raw, raw_head)
+            self._pieces = self._counted(DECOMPRESSORS[self.compression](self.packed))
             for piece in self._pieces:
                 self.head += piece
                 if len(self.head) >= HEAD_BYTES:
@@ -116,7 +130,7 @@ class Source:
             self._damage = damage
 
     def _counted(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        if self.compression == "none" and not self._is_member:
+        if (self.compression == "none" and not self._is_member) or self.part is not None:
             yield from pieces
             return
         for piece in pieces:
@@ -127,6 +141,10 @@ class Source:
 
     def pieces(self) -> Iterator[bytes]:
         """The plain bytes as they are in the file. Raises DamagedStream where the file breaks. Once only."""
+        pieces = self._all_pieces()
+        return pieces if self.part is None else self.part.cut(pieces)
+
+    def _all_pieces(self) -> Iterator[bytes]:
         if self.head:
             yield self.head
         if self._damage:
@@ -134,22 +152,41 @@ class Source:
         yield from self._pieces
 
     def utf8_pieces(self) -> Iterator[bytes]:
-        """The same as UTF-8 without a leading byte-order mark; not checked where the file claims nothing else."""
-        mark, encoding = next((item for item in BYTE_ORDER_MARKS if self.head.startswith(item[0])), (b"", "utf-8"))
+        """The same as UTF-8 without a leading byte-order mark; not checked where the file claims nothing else.
+
+        A byte that `encoding` has no character for stays as it is, which is no UTF-8: readers see it as such.
+        """
         pieces = self.pieces()
+        if self.part is not None and not self.part.is_first:
+            yield from pieces
+            return
+        mark, encoding = next(
+            (item for item in BYTE_ORDER_MARKS if self.head.startswith(item[0])),
+            (b"", self.encoding if self.encoding not in (None, GUESS) else "utf-8"),
+        )
         first = next(pieces, b"")[len(mark) :]
         if encoding == "utf-8":
             yield first
             yield from pieces
             return
-        decoder = codecs.getincrementaldecoder(encoding)()
+        decoder = codecs.getincrementaldecoder(encoding)("strict" if mark else "surrogateescape")
         for piece in itertools.chain([first], pieces, [b""]):
             try:
                 text = decoder.decode(piece, final=not piece)
             except UnicodeDecodeError as error:
                 yield error.object[: error.start].decode(encoding).encode()
                 raise DamagedStream("damaged_stream", f"the byte-order mark says {encoding}, but: {error}") from None
-            yield text.encode()
+            yield text.encode("utf-8", "strict" if mark else "surrogateescape")
+
+    @contextlib.contextmanager
+    def seekable(self) -> Iterator[BinaryIO]:
+        """The plain content for formats that seek; of a part, whose file is not copied for it, by ranges."""
+        if self.part is not None and self._path is None:
+            with storage.open_ranged(self.name) as stream:
+                yield cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, stream), RANGE_BYTES))
+            return
+        with self.local_file() as path, path.open("rb") as stream:
+            yield stream
 
     @contextlib.contextmanager
     def local_file(self) -> Iterator[Path]:

@@ -1,6 +1,7 @@
 """Plain text and Markdown: one file, one document.
 
-The file must be UTF-8, or UTF-16/32 with a byte-order mark, which is removed. It has no id of its own. A file over the
+The file must be UTF-8, UTF-16/32 with a byte-order mark, which is removed, or in the source's `encoding`; where that is
+to be guessed and the bytes are not UTF-8, resiliparse tells it from them. It has no id of its own. A file over the
 limit, one that is not text, and one whose compressed stream breaks are one bad record each: half a text is not the
 text. An empty file is one document of empty text, which the caller drops by that name.
 """
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from pipeline.charset_names import GUESS
+from pipeline.readers.charsets import decoded
 from pipeline.readers.compression import DamagedStream
 from pipeline.readers.records import NUM_FIRST_BYTES, BadRecord, Batch, Fields, Limits, Records
 from pipeline.readers.source import Source
@@ -26,7 +29,8 @@ def read(source: Source, fields: Fields, limits: Limits) -> Iterator[Records]:  
                 parts.append(piece)
         if num_bytes > limits.max_record_bytes:
             raise DamagedStream("record_too_long", f"the text has {num_bytes} bytes, limit {limits.max_record_bytes}")
-        text = b"".join(parts).decode()
+        content = b"".join(parts)
+        text = decoded(content) if source.encoding == GUESS else content.decode()
     except UnicodeDecodeError as error:
         batch.bad.append(_bad("invalid_utf8", f"byte {error.start}: {error.reason}", num_bytes, parts))
     except DamagedStream as damage:

@@ -19,9 +19,8 @@ from manifests import storage
 from pipeline.config import NearConfig
 from pipeline.dedup import bands, minhash
 from pipeline.dedup.records import BAND, PAIR, places, ranks, sizes, unique_pairs
-from pipeline.dedup.templates import hash_line, without_lines
+from pipeline.dedup.templates import core_words, find_lines
 from pipeline.documents import DocumentsFile, fixed_bytes, open_parquet, signature_column
-from pipeline.kernels.text import analyse
 from pipeline.runtime import Summary
 from pipeline.shuffle import merge_part, read_part, write_run
 from pipeline.stages.exact import Group, group_of
@@ -36,8 +35,7 @@ VERIFY_TEXT_BYTES = 64_000_000
 """Text that one verify unit may have to hold, counted once a pair side: an upper bound, since pairs share documents."""
 NUM_EXAMPLES = 10
 """Template lines of a source whose text is looked up, the commonest: for the report."""
-MAX_SEARCHED = 2_000
-"""Documents of a group that are searched for the text of template lines: each stands in one of fifty."""
+MAX_LINE_CHARS = 200
 
 NEED = np.dtype([("document", "<i8"), ("unit", "<i8")])
 """A document that a verify unit of its range of ranks needs."""
@@ -65,7 +63,7 @@ def sign(task: SignTask) -> Summary:
     """Write the runs, and the signatures of cores (document, signature) for the next version to find."""
     ranked = read_ranks(task.ranks_urls, task.first_ranks, task.group.number, task.num_groups)
     templates = {source: read_templates(urls) for source, urls in task.templates_urls.items()}
-    examples: dict[str, dict[str, Any]] = {}
+    examples: dict[str, dict[int, dict[str, Any]]] = {}
     pending: list[np.ndarray] = []
     urls: list[str] = []
     core_documents, core_signatures, core_signed = [], [], []
@@ -85,7 +83,7 @@ def sign(task: SignTask) -> Summary:
             start = file.first_document
             for number in range(parquet.num_row_groups):
                 columns = ["num_bytes", "signature", *(["text"] if len(lines) else [])]
-                table = parquet.read_row_group(number, columns=columns)
+                table = parquet.read_row_group(number, columns=columns, use_threads=False)
                 end = start + table.num_rows
                 low, high = np.searchsorted(ranked["document"], [start, end])
                 own = ranked[low:high]
@@ -94,24 +92,19 @@ def sign(task: SignTask) -> Summary:
                 signed = table["signature"].is_valid().to_numpy()
                 num_bytes = table["num_bytes"].to_numpy()
                 pending.append(_band_records(values, signed, own, rows, num_bytes, task.near))
+                if sum(map(len, pending)) >= MAX_RUN_RECORDS:
+                    flush()
                 if not len(lines):
                     continue
                 text = table["text"].combine_chunks()
-                core, removed = without_lines(text, lines["hash"])
+                words, removed = core_words(text, lines["hash"])
                 cut = np.flatnonzero(removed)
-                _, words = analyse(core.take(pa.array(cut)))
-                values, signed = np.zeros_like(values), np.zeros_like(signed)
-                values[cut], signed[cut] = minhash.signatures(
-                    words, ngram=task.near.ngram, num_permutations=num_permutations
-                )
+                values, signed = minhash.signatures(words, ngram=task.near.ngram, num_permutations=num_permutations)
                 pending.append(_band_records(values, signed, own, rows, num_bytes, task.near))
                 core_documents.append(cut + end - table.num_rows)
                 core_signatures.append(values[cut])
                 core_signed.append(signed[cut])
-                found = examples.setdefault(file.source, {})
-                _find_examples(found, lines, text.take(pa.array(cut[:MAX_SEARCHED])).to_pylist())
-                if sum(map(len, pending)) >= MAX_RUN_RECORDS:
-                    flush()
+                _add_examples(examples.setdefault(file.source, {}), lines, text)
     if pending:
         flush()
     _write_cores(task.cores_url, core_documents, core_signatures, core_signed, num_permutations)
@@ -140,17 +133,13 @@ def _band_records(
     return records
 
 
-def _find_examples(found: dict[str, Any], lines: np.ndarray, texts: Sequence[str]) -> None:
-    """Add the text of the commonest template lines, as far as it is not known and stands in `texts`."""
-    wanted = lines[np.lexsort((lines["hash"], -lines["count"]))][:NUM_EXAMPLES]
-    counts = {int(hash_): int(count) for hash_, count in wanted.tolist() if str(hash_) not in found}
-    for text in texts:
-        if not counts:
-            return
-        for line in text.split("\n"):
-            value = hash_line(line) if line.strip(" \t\r") else None
-            if value in counts:
-                found[str(value)] = {"line": line.strip(" \t\r")[:200], "count": counts.pop(value)}
+def _add_examples(found: dict[int, dict[str, Any]], lines: np.ndarray, text: pa.LargeStringArray) -> None:
+    """Add the text of the commonest template lines, as far as it is not known and stands in `text`."""
+    commonest = lines[np.lexsort((lines["hash"], -lines["count"]))][:NUM_EXAMPLES]
+    wanted = commonest[~np.isin(commonest["hash"], list(found))]
+    for (value, count), line in zip(wanted.tolist(), find_lines(text, wanted["hash"]), strict=True):
+        if line is not None:
+            found[value] = {"line": line[:MAX_LINE_CHARS], "count": count}
 
 
 def _write_cores(

@@ -6,39 +6,43 @@ training split as many copies as its source's weight says, each with its own key
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.metadata import version
 
 import numpy as np
 import pyarrow as pa
 
 from manifests import storage
 from manifests.canonical import fingerprint
-from pipeline.config import TokenizerConfig
 from pipeline.documents import DocumentsFile, open_parquet
 from pipeline.identity import Identities, identities, num_copies
-from pipeline.runs import MAX_RUN_TOKENS, NUM_INDEX_COLUMNS, EncodedBatch, Run, run_schema, write_run
+from pipeline.runs import MAX_RUN_TOKENS, NUM_INDEX_COLUMNS, EncodedBatch, Run, RunLayout, run_schema, write_run
 from pipeline.runtime import BuildError, Runtime, Summary, Unit, short
 from pipeline.stages.deduplicate import Dropped
+from pipeline.stages.engine import TokenizerInUse, open_in_worker
 from pipeline.stages.outcome import kept_rows
-from pipeline.tokenization import (
-    Engines,
-    Tokenizer,
-    encode_surely,
-    first_difference,
-    open_engines,
-    read_tokenizer,
-    with_special_tokens,
-)
+from pipeline.tokenization import check_no_specials, encode_surely, first_difference
 
 FORMAT = 3
 SPLITS = ("train", "validation")
+COLUMNS = ["id", "text", "content_hash", "num_bytes"]
 NUM_SAMPLED = 8
-"""Texts of every batch that both engines encode, evenly spaced through it."""
-MAX_SAMPLED_CHARS = 1_000
-"""Text of each that both engines encode at most. The reference takes 5 to 8 ms for all of them, a batch of 16 MB 120 to
-180 ms.
-"""
+"""Texts of every task that both engines encode, evenly spaced through it."""
+MAX_SAMPLED_CHARS = 500
+"""Text of each that both engines encode at most: 2 to 5 ms of the reference's, where a task takes 300 to 800."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodeRules:
+    """What is the same for all documents of a build."""
+
+    tokenizer: TokenizerInUse
+    seed: int
+    validation_fraction: float
+    layout: RunLayout
+
+    def fingerprint(self) -> str:
+        """Of all that decides a document's tokens, its split, its place and its run's bytes."""
+        layout = [self.layout.dtype, self.layout.num_buckets]
+        return fingerprint([self.tokenizer.fingerprint(), self.seed, self.validation_fraction, *layout])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,152 +51,165 @@ class EncodeTask:
 
     file: DocumentsFile
     dropped_url: str
-    tokenizer_url: str
-    eos: str | None
-    bos: str | None
-    engine: str
-    seed: int
     weight: float
-    validation_fraction: float
-    dtype: str
-    num_buckets: int
+    """Of the file's source."""
+    rules: EncodeRules
     runs_url: str
     """Prefix of the runs' urls."""
 
 
 def encode_documents(task: EncodeTask) -> Summary:
     """Write the unit's runs; say what each holds."""
-    tokenizer, engines = _open(task.tokenizer_url, task.eos, task.bos, task.engine)
+    encoder = _Encoder(task)
+    runs = _Runs(task)
     kept = kept_rows(task.dropped_url, task.file)
-    pending: dict[str, list[EncodedBatch]] = {split: [] for split in SPLITS}
-    runs: dict[str, list[Run]] = {split: [] for split in SPLITS}
-    totals = dict.fromkeys(
-        ("num_documents", "num_copies", "num_tokens", "num_by_reference", "num_undrawn", "undrawn_bytes"), 0
-    )
-
-    def flush() -> None:
-        # Both splits at once: a batch's tokens are held until both are written.
-        for split in SPLITS:
-            if pending[split]:
-                url = f"{task.runs_url}-{split}-{len(runs[split]):06d}.arrow"
-                runs[split].append(write_run(url, task.file.source, pending[split], task.num_buckets))
-                pending[split] = []
-
+    encoder.sample_every(int(np.count_nonzero(kept)))
+    totals = dict.fromkeys(("num_documents", "num_copies", "num_tokens", "num_undrawn", "undrawn_bytes"), 0)
     with open_parquet(task.file.url) as parquet:
-        start = num_pending = 0
+        start = 0
         for group in range(parquet.num_row_groups):
             # A task owns one core.
-            columns = ["id", "text", "content_hash", "num_bytes"]
-            table = parquet.read_row_group(group, columns=columns, use_threads=False)
+            table = parquet.read_row_group(group, columns=COLUMNS, use_threads=False)
             mask = kept[start : start + table.num_rows]
             start += table.num_rows
             table = table if mask.all() else table.filter(pa.array(mask))
+            drawn = _draw(table, task)
+            left_out = drawn.copies == 0
+            if left_out.any():
+                totals["num_undrawn"] += int(np.count_nonzero(left_out))
+                totals["undrawn_bytes"] += int(table["num_bytes"].to_numpy()[left_out].sum())
+                table, drawn = table.filter(pa.array(~left_out)), drawn.of(~left_out)
             if not table.num_rows:
                 continue
-            drawn = _draw(table, task)
-            if not drawn.copies.all():
-                undrawn = table["num_bytes"].to_numpy()[drawn.copies == 0]
-                totals["num_undrawn"] += len(undrawn)
-                totals["undrawn_bytes"] += int(undrawn.sum())
-                table = table.filter(pa.array(drawn.copies > 0))
-                if not table.num_rows:
-                    continue
-                drawn = _draw(table, task)
-            encoded = _encode(table, engines, tokenizer, task)
+            ids, offsets = encoder.encode(table)
             totals["num_documents"] += table.num_rows
-            totals["num_by_reference"] += encoded.num_by_reference
-            for split, batch in _by_split(table, drawn, encoded, task):
+            for split, batch in _by_split(table, drawn, ids, offsets, task):
                 totals["num_copies"] += batch.documents.num_rows
                 totals["num_tokens"] += batch.num_tokens
-                pending[split].append(batch)
-                num_pending += batch.num_tokens
-                if num_pending >= MAX_RUN_TOKENS:
-                    flush()
-                    num_pending = 0
-    flush()
+                runs.add(split, batch)
+    runs.flush()
     totals["num_copies"] -= totals["num_documents"]
     return {
         **totals,
-        "engine": engines.chosen.name,
-        "engine_why": engines.why,
-        "runs": {split: [run.to_json() for run in runs[split]] for split in SPLITS},
-        "files": [run.url for split in SPLITS for run in runs[split]],
+        "num_by_reference": encoder.num_by_reference,
+        "engine": encoder.engines.chosen.name,
+        "engine_why": encoder.engines.why,
+        "runs": {split: [run.to_json() for run in runs.written[split]] for split in SPLITS},
+        "files": [run.url for split in SPLITS for run in runs.written[split]],
     }
 
 
-@lru_cache(maxsize=1)
-def _open(url: str, eos: str | None, bos: str | None, engine: str) -> tuple[Tokenizer, Engines]:
-    """The tokenizer and its engines, once a worker: 128,000 ids load in 1.5 s. The url names the content."""
-    tokenizer = read_tokenizer(storage.read_bytes(url), eos=eos, bos=bos)
-    return tokenizer, open_engines(tokenizer, engine)
+class _Runs:
+    """Batches on their way into runs: written whenever MAX_RUN_TOKENS have come together."""
+
+    def __init__(self, task: EncodeTask) -> None:
+        self._task = task
+        self._pending: dict[str, list[EncodedBatch]] = {split: [] for split in SPLITS}
+        self._num_pending = 0
+        self.written: dict[str, list[Run]] = {split: [] for split in SPLITS}
+
+    def add(self, split: str, batch: EncodedBatch) -> None:
+        self._pending[split].append(batch)
+        self._num_pending += batch.num_tokens
+        if self._num_pending >= MAX_RUN_TOKENS:
+            self.flush()
+
+    def flush(self) -> None:
+        # Both splits at once: a batch's tokens are held until both are written.
+        for split in SPLITS:
+            if self._pending[split]:
+                url = f"{self._task.runs_url}-{split}-{len(self.written[split]):06d}.arrow"
+                run = write_run(url, self._task.file.source, self._pending[split], self._task.rules.layout)
+                self.written[split].append(run)
+                self._pending[split] = []
+        self._num_pending = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Tokens:
-    """Token lists of a batch, special tokens in place."""
+class _Encoder:
+    """The engine, held against the reference on documents evenly spaced through the task."""
 
-    values: np.ndarray
-    offsets: np.ndarray
-    """int64 (n + 1,)."""
-    num_by_reference: int
-    """Documents that the fast engine gave up on."""
+    def __init__(self, task: EncodeTask) -> None:
+        self._task = task
+        self._step = self._num_encoded = 0
+        self.engines = open_in_worker(task.rules.tokenizer)
+        self.num_by_reference = 0
+        """Documents that the fast engine gave up on."""
 
+    def sample_every(self, num_documents: int) -> None:
+        """Spread the sample over so many documents."""
+        self._step = max(1, -(-num_documents // NUM_SAMPLED))
 
-def _encode(table: pa.Table, engines: Engines, tokenizer: Tokenizer, task: EncodeTask) -> _Tokens:
-    """Encode a batch; a sample is held against the reference engine."""
-    texts = table["text"].to_pylist()
-    ids, offsets, num_by_reference = encode_surely(engines, texts)
-    if engines.chosen is not engines.reference:
-        sample = _sample(texts)
-        different = first_difference(engines.chosen, engines.reference, [text for _, text in sample])
+    def encode(self, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens of a batch and their offsets, without EOS and BOS; BuildError where the engines differ."""
+        texts = table["text"].to_pylist()
+        ids, offsets, num_by_reference = encode_surely(self.engines, texts)
+        self.num_by_reference += num_by_reference
+        self._compare(table, texts)
+        self._num_encoded += len(texts)
+        file = self._task.file
+        try:
+            check_no_specials(ids, offsets, self._task.rules.layout.special_ids)
+        except ValueError as error:
+            raise BuildError(f"source {file.source}, {file.url}: {error}: this tokenizer cannot be used") from error
+        return ids, offsets
+
+    def _compare(self, table: pa.Table, texts: Sequence[str]) -> None:
+        chosen, reference = self.engines.chosen, self.engines.reference
+        rows = range(-self._num_encoded % self._step, len(texts), self._step)
+        if chosen is reference or not rows:
+            return
+        different = first_difference(chosen, reference, [middle(texts[row]) for row in rows])
         if different is not None:
             raise BuildError(
-                f"document {table['id'][sample[different][0]].as_py()!r} of source {task.file.source}:"
-                f" {engines.chosen.name} gives other ids than {engines.reference.name}: set tokenizer.engine: reference"
+                f"document {table['id'][rows[different]].as_py()!r} of source {self._task.file.source}:"
+                f" {chosen.name} gives other ids than {reference.name}: set tokenizer.engine: reference"
             )
-    try:
-        values, offsets = with_special_tokens(ids, offsets, tokenizer, task.dtype)
-    except ValueError as error:
-        raise BuildError(
-            f"source {task.file.source}, {task.file.url}: {error}: this tokenizer cannot be used"
-        ) from error
-    return _Tokens(values=values, offsets=offsets, num_by_reference=num_by_reference)
 
 
-def _sample(texts: Sequence[str]) -> list[tuple[int, str]]:
-    """Up to NUM_SAMPLED documents, evenly spaced: the index of each, and a stretch from the middle of its text."""
-    chosen = range(0, len(texts), -(-len(texts) // NUM_SAMPLED))
-    middles = [(i, max(0, len(texts[i]) - MAX_SAMPLED_CHARS) // 2) for i in chosen]
-    return [(i, texts[i][start : start + MAX_SAMPLED_CHARS]) for i, start in middles]
+def middle(text: str) -> str:
+    """The stretch of MAX_SAMPLED_CHARS in the middle of a text."""
+    start = max(0, len(text) - MAX_SAMPLED_CHARS) // 2
+    return text[start : start + MAX_SAMPLED_CHARS]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Drawn:
     """What the documents' identities decide of a batch, one entry a document."""
 
-    own: Identities
+    keys: np.ndarray
+    """uint64 (n, 2)."""
     in_validation: np.ndarray
     copies: np.ndarray
     """int64: how often it stands in its split; 0 where a weight below 1 leaves it out."""
 
+    def of(self, chosen: np.ndarray) -> "_Drawn":
+        return _Drawn(keys=self.keys[chosen], in_validation=self.in_validation[chosen], copies=self.copies[chosen])
+
 
 def _draw(table: pa.Table, task: EncodeTask) -> _Drawn:
-    own = identities(task.seed, task.file.source, table["id"].to_pylist(), table["content_hash"].to_pylist())
-    in_validation = own.validation_draws < task.validation_fraction
+    own = _identities(table, task, repeat=0)
+    in_validation = own.validation_draws < task.rules.validation_fraction
     # A copy in validation would only be weighed twice there: weights act on training alone.
     copies = np.where(in_validation, 1, num_copies(task.weight, own.repeat_draws))
-    return _Drawn(own=own, in_validation=in_validation, copies=copies)
+    return _Drawn(keys=own.keys, in_validation=in_validation, copies=copies)
 
 
-def _by_split(table: pa.Table, drawn: _Drawn, tokens: _Tokens, task: EncodeTask) -> Iterator[tuple[str, EncodedBatch]]:
-    """The batch's documents and copies by split, where there are any; copies share their document's tokens."""
+def _identities(table: pa.Table, task: EncodeTask, repeat: int) -> Identities:
     ids, hashes = table["id"].to_pylist(), table["content_hash"].to_pylist()
-    own, in_validation, copies = drawn.own, drawn.in_validation, drawn.copies
-    lengths = np.diff(tokens.offsets)
+    return identities(task.rules.seed, task.file.source, ids, hashes, repeat)
+
+
+def _by_split(
+    table: pa.Table, drawn: _Drawn, ids: np.ndarray, offsets: np.ndarray, task: EncodeTask
+) -> Iterator[tuple[str, EncodedBatch]]:
+    """The batch's documents and copies by split, where there are any; copies share their document's tokens."""
+    in_validation, copies = drawn.in_validation, drawn.copies
+    layout = task.rules.layout
+    lengths = np.diff(offsets) + layout.special_ids.num
     id_column = table["id"].combine_chunks()
-    schema = pa.schema(list(run_schema(task.dtype))[:NUM_INDEX_COLUMNS])
+    schema = pa.schema(list(run_schema(layout.dtype))[:NUM_INDEX_COLUMNS])
     for repeat in range(int(copies.max())):
-        keys = own.keys if repeat == 0 else identities(task.seed, task.file.source, ids, hashes, repeat).keys
+        keys = drawn.keys if repeat == 0 else _identities(table, task, repeat).keys
         for split, chosen in (("train", ~in_validation), ("validation", in_validation)):
             rows = np.flatnonzero(chosen & (copies > repeat))
             if not len(rows):
@@ -204,12 +221,7 @@ def _by_split(table: pa.Table, drawn: _Drawn, tokens: _Tokens, task: EncodeTask)
                 "repeat": np.full(len(rows), repeat, np.int32),
                 "num_tokens": lengths[rows],
             }
-            yield (
-                split,
-                EncodedBatch(
-                    documents=pa.table(columns, schema=schema), tokens=tokens.values, starts=tokens.offsets[rows]
-                ),
-            )
+            yield split, EncodedBatch(documents=pa.table(columns, schema=schema), tokens=ids, starts=offsets[rows])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,44 +261,18 @@ def encode(
     files: Sequence[DocumentsFile],
     dropped: Dropped,
     weights: dict[str, float],
-    *,
-    tokenizer: Tokenizer,
-    tokenizer_url: str,
-    config: TokenizerConfig,
-    seed: int,
-    validation_fraction: float,
-    dtype: str,
-    num_buckets: int,
+    rules: EncodeRules,
 ) -> Encoded:
-    """Encode everything that was kept."""
-    libraries = {name: version(name) for name in ("tokenizers", "fastokens")}
+    """Encode everything that was kept; `weights` by source."""
     units = []
     for file in files:
-        key = fingerprint(
-            [
-                *["encode", FORMAT, file.key, file.first_document, dropped.key, libraries, seed, weights[file.source]],
-                *[
-                    tokenizer.sha256,
-                    tokenizer.eos_id,
-                    tokenizer.bos_id,
-                    config.engine,
-                    validation_fraction,
-                    num_buckets,
-                ],
-            ]
-        )
+        of_file = [file.key, file.first_document, dropped.key, weights[file.source]]
+        key = fingerprint(["encode", FORMAT, *of_file, rules.fingerprint()])
         task = EncodeTask(
             file=file,
             dropped_url=dropped.url,
-            tokenizer_url=tokenizer_url,
-            eos=config.eos,
-            bos=config.bos,
-            engine=config.engine,
-            seed=seed,
             weight=weights[file.source],
-            validation_fraction=validation_fraction,
-            dtype=dtype,
-            num_buckets=num_buckets,
+            rules=rules,
             runs_url=storage.join(build_url, "encode", short(key)),
         )
         units.append(Unit(key=key, label=f"{file.source}, documents of {file.url}", task=task))
@@ -308,5 +294,5 @@ def encode(
         ),
         num_by_reference=sum(result["num_by_reference"] for result in results),
         engine=" / ".join(sorted({f"{result['engine']} ({result['engine_why']})" for result in results})) or "none",
-        num_buckets=num_buckets,
+        num_buckets=rules.layout.num_buckets,
     )

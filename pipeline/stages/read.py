@@ -5,13 +5,14 @@ One pass over the text, a batch of some 16 MB at a time:
     read -> clean -> redact -> drop null and blank -> statistics and word hashes -> filters -> content hash, signature,
     lines -> documents file
 
-A unit is a run of files of one source, some 64 MB together; how files fall into units decides no byte of the result.
+A unit is a run of files of one source, some 64 MB together, or a part of a large file (survey.py); how files fall into
+units decides no byte of the result.
 Memory is a few batches, whatever the size of a file.
 """
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ from manifests.canonical import fingerprint
 from manifests.errors import UserError
 from manifests.inputs import INPUTS_SCHEMA
 from pipeline import texts
-from pipeline.config import BuildConfig, CleanConfig, NearConfig, RedactConfig, resolved_filters
+from pipeline.config import BuildConfig, CleanConfig, NearConfig, RedactConfig, SourceConfig, resolved_filters
 from pipeline.dedup import exact, minhash
 from pipeline.dedup.templates import line_hashes
 from pipeline.documents import (
@@ -34,6 +35,7 @@ from pipeline.documents import (
     add_lines,
     documents_schema,
     in_groups,
+    row_group_rows,
     signature_column,
 )
 from pipeline.filters import judge_all
@@ -43,9 +45,12 @@ from pipeline.kernels.text import Words, analyse
 from pipeline.ledger import Ledger
 from pipeline.quarantine import Quarantine
 from pipeline.readers import Fields, read_file
+from pipeline.readers.parts import Part
+from pipeline.readers.survey import Survey
 from pipeline.runtime import Runtime, Summary, Unit, short
+from pipeline.stages.survey import check_unchanged, survey_files
 
-FORMAT = 3
+FORMAT = 4
 COUNTED_BYTES = 1 << 30
 """Lines are counted in all documents of a source whose files are no larger than this together, else in every second,
 fourth ...: template lines are those of a whole percent of the documents, which a sample of some 100,000 shows.
@@ -75,6 +80,7 @@ class ReadTask:
     files: tuple[InputFile, ...]
     format: str
     fields: Fields
+    encoding: str | None
     clean: CleanConfig
     redact: RedactConfig
     filters: tuple[tuple[str, Any], ...]
@@ -82,6 +88,9 @@ class ReadTask:
     near: NearConfig
     lines_level: int
     """Lines are counted in one of 2**lines_level documents, chosen by content hash."""
+    part: Part | None
+    """Of the one file, where it is read in parts; then `sha256` is the file's, by its survey."""
+    sha256: str
     documents_url: str
     lines_url: str
     quarantine_url: str
@@ -103,7 +112,9 @@ def read_documents(task: ReadTask) -> Summary:
     def found(quarantine: Quarantine) -> Iterator[pa.Table]:
         for file in task.files:
             check_unchanged(file)
-            reading = read_file(file.url, format=task.format, fields=task.fields)
+            reading = read_file(
+                file.url, format=task.format, fields=task.fields, encoding=task.encoding, part=task.part
+            )
             for records in reading:
                 for bad in records.bad:
                     end("quarantine", bad.reason, bad.num_records, bad.num_bytes)
@@ -113,14 +124,15 @@ def read_documents(task: ReadTask) -> Summary:
                 yield documents
             check_unchanged(file)
             summary = reading.summary
-            inputs.append(
-                [task.source, file.name, file.url, summary.num_bytes, f"sha256:{summary.sha256}", summary.num_records]
+            num_bytes, sha256 = (
+                (summary.num_bytes, summary.sha256) if task.part is None else (file.num_bytes, task.sha256)
             )
+            inputs.append([task.source, file.name, file.url, num_bytes, f"sha256:{sha256}", summary.num_records])
 
     schema = documents_schema(task.near.bands * task.near.rows)
     with (
         storage.atomic_writer(task.documents_url) as stream,
-        pq.ParquetWriter(stream, schema, compression="lz4", use_dictionary=False) as writer,
+        pq.ParquetWriter(stream, schema, compression="lz4", use_dictionary=False, write_statistics=False) as writer,
         Quarantine(task.quarantine_url) as quarantine,
     ):
         for documents in texts.gathered(found(quarantine)):
@@ -129,7 +141,8 @@ def read_documents(task: ReadTask) -> Summary:
             num_changed += int(np.count_nonzero(prepared.changed))
             kept = _keep(documents["id"].chunk(0), prepared.text, task, end)
             if kept.num_rows:
-                writer.write_table(kept, row_group_size=kept.num_rows)
+                num_bytes = kept["text"].nbytes
+                writer.write_table(kept, row_group_size=row_group_rows(kept.num_rows, num_bytes))
                 if task.near.templates.enabled:
                     hashes, num_documents = _lines(kept, task.lines_level)
                     uncounted.append(hashes)
@@ -151,19 +164,6 @@ def read_documents(task: ReadTask) -> Summary:
         "num_counted": num_counted,
         "files": [task.documents_url, task.lines_url, *([task.quarantine_url] if quarantine.num_rows else [])],
     }
-
-
-def check_unchanged(file: InputFile) -> None:
-    """UserError when a file is not the one that was listed: what was read of it may be neither the old nor the new."""
-    try:
-        identity = storage.stat(file.url).identity
-    except FileNotFoundError:
-        identity = "gone"
-    if identity != file.identity:
-        raise UserError(
-            f"source {file.source}: {file.url} changed while it was read (was {file.identity}, is {identity}): run the"
-            " same command again, and it is read as it is then"
-        )
 
 
 def _keep(ids: pa.Array, text: pa.LargeStringArray, task: ReadTask, end: Any) -> pa.Table:
@@ -247,45 +247,65 @@ class Read:
         return sum(file.num_documents for file in self.files)
 
 
-def read_units(config: BuildConfig, found: Inputs) -> list[Unit]:
-    """The stage's units, in the order of (source, name)."""
+def read_units(config: BuildConfig, found: Inputs, surveys: Mapping[InputFile, Survey]) -> list[Unit]:
+    """The stage's units, in the order of (source, name, part); `surveys` are of the files that are read in parts."""
     build_url = storage.join(storage.absolute(config.output), ".build")
     sources = {source.name: source for source in config.sources}
     source_bytes: Counter[str] = Counter()
     for file in found.files:
         source_bytes[file.source] += file.num_bytes
     units = []
-    for group in group_inputs(found.files):
-        source = sources[group[0].source]
-        filters = tuple(resolved_filters(config, source))
-        fields = Fields(text=source.text, id=source.id)
-        settings: list[Any] = [
-            [[file.name, file.url, file.num_bytes, file.identity] for file in group],
-            [source.name, source.format, dataclasses.asdict(fields)],
-            [dataclasses.asdict(source.clean or config.clean), dataclasses.asdict(config.redact)],
-            [[name, dataclasses.asdict(chosen)] for name, chosen in filters],
-            [config.dedup.near.enabled, config.dedup.near.ngram, config.dedup.near.bands, config.dedup.near.rows],
-            [config.dedup.near.templates.enabled, level := _lines_level(source_bytes[source.name])],
-        ]
-        key = fingerprint(["read", FORMAT, *settings])
-        task = ReadTask(
-            source=source.name,
-            files=tuple(group),
-            format=source.format,
-            fields=fields,
-            clean=source.clean or config.clean,
-            redact=config.redact,
-            filters=filters,
-            near=config.dedup.near,
-            lines_level=level,
-            documents_url=storage.join(build_url, "read", f"{short(key)}.parquet"),
-            lines_url=storage.join(build_url, "read", f"{short(key)}.lines"),
-            quarantine_url=storage.join(build_url, "read", f"{short(key)}.quarantine.parquet"),
-        )
-        more = f" and {len(group) - 1} more" if len(group) > 1 else ""
-        size = sum(file.num_bytes for file in group)
-        units.append(Unit(key=key, label=f"{source.name}: {group[0].name}{more}", task=task, num_bytes=size))
+    for group in group_inputs(found.files, alone=surveys):
+        survey = surveys.get(group[0], Survey(parts=()))
+        for part in survey.parts or (None,):
+            units.append(_unit(config, sources[group[0].source], group, source_bytes, part, survey.sha256, build_url))
     return units
+
+
+def _unit(
+    config: BuildConfig,
+    source: SourceConfig,
+    group: Sequence[InputFile],
+    source_bytes: Mapping[str, int],
+    part: Part | None,
+    sha256: str,
+    build_url: str,
+) -> Unit:
+    filters = tuple(resolved_filters(config, source))
+    fields = Fields(text=source.text, id=source.id)
+    settings: list[Any] = [
+        [[file.name, file.url, file.num_bytes, file.identity] for file in group],
+        [source.name, source.format, dataclasses.asdict(fields), source.encoding],
+        [None if part is None else dataclasses.asdict(part), sha256],
+        [dataclasses.asdict(source.clean or config.clean), dataclasses.asdict(config.redact)],
+        [[name, dataclasses.asdict(chosen)] for name, chosen in filters],
+        [config.dedup.near.enabled, config.dedup.near.ngram, config.dedup.near.bands, config.dedup.near.rows],
+        [config.dedup.near.templates.enabled, level := _lines_level(source_bytes[source.name])],
+    ]
+    key = fingerprint(["read", FORMAT, *settings])
+    task = ReadTask(
+        source=source.name,
+        files=tuple(group),
+        format=source.format,
+        fields=fields,
+        encoding=source.encoding,
+        clean=source.clean or config.clean,
+        redact=config.redact,
+        filters=filters,
+        near=config.dedup.near,
+        lines_level=level,
+        part=part,
+        sha256=sha256,
+        documents_url=storage.join(build_url, "read", f"{short(key)}.parquet"),
+        lines_url=storage.join(build_url, "read", f"{short(key)}.lines"),
+        quarantine_url=storage.join(build_url, "read", f"{short(key)}.quarantine.parquet"),
+    )
+    more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+    size = sum(file.num_bytes for file in group)
+    if part is not None:
+        more = f", from record {part.first_record:,}"
+        size = part.packed_bytes
+    return Unit(key=key, label=f"{source.name}: {group[0].name}{more}", task=task, num_bytes=size)
 
 
 def _lines_level(num_bytes: int) -> int:
@@ -295,7 +315,7 @@ def _lines_level(num_bytes: int) -> int:
 
 def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
     """Read every file. UserError when a source has more bad records than its budget."""
-    units = read_units(config, found)
+    units = read_units(config, found, survey_files(runtime, config, found))
     results = runtime.run("read", read_documents, units)
     priorities = {source.name: source.priority for source in config.sources}
     ledger = Ledger()
@@ -323,6 +343,7 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
         if result["num_quarantined"]:
             quarantine_urls.append((source, unit.task.quarantine_url))
     ledger.check()
+    inputs = _a_row_a_file(inputs)
     columns = zip(*inputs, strict=True) if inputs else [[] for _ in INPUTS_SCHEMA]
     return Read(
         files=in_groups(files),
@@ -333,6 +354,15 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
         redacted=sum((Counter(result["redacted"]) for result in results), Counter()),
         lines=tuple(lines),
     )
+
+
+def _a_row_a_file(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """The rows of a file's parts as one, their records added up."""
+    of_file: dict[tuple[str, str], list[Any]] = {}
+    for source, name, *rest, num_records in rows:
+        row = of_file.setdefault((source, name), [source, name, *rest, 0])
+        row[-1] += num_records
+    return list(of_file.values())
 
 
 def check_budget(ledger: Ledger, budget_fraction: float, where: str) -> None:

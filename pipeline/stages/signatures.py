@@ -60,7 +60,7 @@ def write_signatures(task: SignaturesTask) -> Summary:
         for file in task.group.files:
             kept = kept_rows(task.dropped_folder, file)
             with open_parquet(file.url) as parquet:
-                table = parquet.read(columns=COLUMNS[1:])
+                table = parquet.read(columns=COLUMNS[1:], use_threads=False)
             if task.cores_url is not None:
                 rows, cores = read_core_rows(task.cores_url, file)
                 place = np.arange(table.num_rows)

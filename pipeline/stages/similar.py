@@ -21,9 +21,10 @@ from manifests import storage
 from pipeline.config import NearConfig
 from pipeline.dedup import minhash, verify
 from pipeline.dedup.records import EDGE, PAIR, ranks, sizes
-from pipeline.dedup.templates import without_lines
+from pipeline.dedup.templates import core_words
 from pipeline.documents import DocumentsFile, open_parquet
-from pipeline.kernels.text import analyse
+from pipeline.kernels.text import Words
+from pipeline.kernels.words import words_of
 from pipeline.runtime import Summary
 from pipeline.shuffle import read_part
 from pipeline.stages.candidates import NEED, read_core_rows
@@ -102,7 +103,7 @@ def _of_file(file: DocumentsFile, documents: np.ndarray, task: ShipTask) -> pa.T
                     *(["signature"] if task.has_base else []),
                     *([] if task.group.is_base else ["text"]),
                 ]
-                table = parquet.read_row_group(number, columns=columns).take(pa.array(inside - start))
+                table = parquet.read_row_group(number, columns=columns, use_threads=False).take(pa.array(inside - start))
                 tables.append(_shingled(inside, table, lines, task))
             start = end
     table = pa.concat_tables(tables)
@@ -125,11 +126,11 @@ def _shingled(documents: np.ndarray, table: pa.Table, lines: np.ndarray, task: S
         whole, core = pa.array([[]] * n, pa.large_list(pa.uint64())), pa.nulls(n, pa.large_list(pa.uint64()))
     else:
         text = table["text"].combine_chunks()
-        whole = _sets(text, task.near.ngram)
+        whole = _sets(words_of(text), task.near.ngram)
         core = pa.nulls(n, pa.large_list(pa.uint64()))
         if len(lines):
-            left, removed = without_lines(text, lines)
-            sets = _sets(left, task.near.ngram)
+            words, removed = core_words(text, lines)
+            sets = _sets(words, task.near.ngram)
             core = pa.LargeListArray.from_arrays(
                 pa.array(sets.offsets.to_numpy()), sets.values, mask=pa.array(~removed)
             )
@@ -137,8 +138,7 @@ def _shingled(documents: np.ndarray, table: pa.Table, lines: np.ndarray, task: S
     return pa.table(columns, schema=pa.schema([field for field in SCHEMA if field.name != "unit"]))
 
 
-def _sets(text: pa.LargeStringArray, ngram: int) -> pa.LargeListArray:
-    _, words = analyse(text)
+def _sets(words: Words, ngram: int) -> pa.LargeListArray:
     shingles, offsets = minhash.shingle_sets(words, ngram)
     return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(shingles))
 

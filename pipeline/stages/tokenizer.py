@@ -2,7 +2,6 @@
 sha256.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +17,6 @@ from pipeline.stages.deduplicate import Dropped
 from pipeline.stages.outcome import kept_rows
 from pipeline.tokenization import (
     Tokenizer,
-    check_special_tokens,
-    open_engines,
     read_tokenizer,
     read_tokenizer_file,
     train_tokenizer,
@@ -82,48 +79,38 @@ def given_tokenizer(config: TokenizerConfig) -> Tokenizer | None:
     """
     if config.path is None:
         return None
-    tokenizer = read_tokenizer(read_tokenizer_file(config.path), eos=config.eos, bos=config.bos)
-    check_special_tokens(tokenizer)
-    return tokenizer
+    return read_tokenizer(read_tokenizer_file(config.path), eos=config.eos, bos=config.bos)
 
 
-def in_words(tokenizer: Tokenizer, config: TokenizerConfig) -> str:
-    """Which special tokens and which engine a build goes on with; the engine is proved here for this very tokenizer."""
-    engines = open_engines(tokenizer, config.engine)
-    bos = "no BOS" if tokenizer.bos_id is None else f"BOS {tokenizer.bos_id}"
-    return (
-        f"tokenizer of {tokenizer.vocab_size:,} ids, EOS {tokenizer.eos_id}, {bos};"
-        f" encoding by {engines.chosen.name} ({engines.why})"
-    )
+def in_words(tokenizer: Tokenizer, engine: str) -> str:
+    """Which special tokens and which engine a build goes on with."""
+    special_ids = tokenizer.special_ids
+    bos = "no BOS" if special_ids.bos is None else f"BOS {special_ids.bos}"
+    return f"tokenizer of {tokenizer.vocab_size:,} ids, EOS {special_ids.eos}, {bos}; encoding by {engine}"
 
 
-def settle_tokenizer(
-    runtime: Runtime,
-    root: str,
-    files: Sequence[DocumentsFile],
-    dropped: Dropped,
-    num_text_bytes: int,
-    config: TokenizerConfig,
-    seed: int,
-    given: Tokenizer | None,
-) -> tuple[Tokenizer, str]:
-    """The tokenizer, `given` or trained now, and the url of the data set's own copy of it."""
-    folder = storage.join(root, "tokenizers")
-    if given is not None:
-        url = storage.join(folder, f"{given.sha256}.json")
-        storage.write_bytes(url, given.data)
-        return given, url
+@dataclass(frozen=True, kw_only=True)
+class TrainingTexts:
+    """What a tokenizer is trained on: the kept documents, or a sample of them."""
+
+    files: tuple[DocumentsFile, ...]
+    dropped: Dropped
+    num_bytes: int
+    """UTF-8 bytes of what is kept."""
+    seed: int
+
+
+def trained_tokenizer(runtime: Runtime, root: str, texts: TrainingTexts, config: TokenizerConfig) -> Tokenizer:
+    """A tokenizer of the corpus's own, which lies in `root` under its sha256."""
     assert config.train is not None, "the config holds path or train"
     task = TrainTask(
-        files=tuple(files),
-        dropped_url=dropped.url,
-        fraction=min(1.0, MAX_TRAINING_BYTES / max(1, num_text_bytes)),
-        seed=seed,
+        files=texts.files,
+        dropped_url=texts.dropped.url,
+        fraction=min(1.0, MAX_TRAINING_BYTES / max(1, texts.num_bytes)),
+        seed=texts.seed,
         vocab_size=config.train.vocab_size,
-        folder=folder,
+        folder=storage.join(root, "tokenizers"),
     )
-    key = fingerprint(["tokenizer", FORMAT, dropped.key, seed, task.vocab_size, task.fraction])
+    key = fingerprint(["tokenizer", FORMAT, texts.dropped.key, task.seed, task.vocab_size, task.fraction])
     [trained] = runtime.run("tokenizer", train, [Unit(key=key, label="training", task=task)])
-    tokenizer = read_tokenizer(storage.read_bytes(trained["url"]), eos=config.eos, bos=config.bos)
-    check_special_tokens(tokenizer)
-    return tokenizer, trained["url"]
+    return read_tokenizer(storage.read_bytes(trained["url"]), eos=config.eos, bos=config.bos)

@@ -200,20 +200,20 @@ def _lineage(documents: _Documents, layout: Layout, seq_len: int) -> pa.Table:
     )
 
 
-def write(
-    runtime: Runtime,
-    root: str,
-    version: str,
-    split: str,
-    plan: SplitPlan,
-    encoded: Encoded,
-    example: ExampleFormat,
-    existing: Manifest | None,
-) -> tuple[ShardEntry, ...]:
-    """Write all shards of a split; entries in shard order, paths relative to `root`.
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where the shards go, and what they look like."""
 
-    Where the version exists already, each shard is only written again with the bytes its manifest names.
-    """
+    root: str
+    version: str
+    example: ExampleFormat
+    existing: Manifest | None
+    """The version as it is there already: each shard is only written again with the bytes its manifest names."""
+
+
+def write(runtime: Runtime, target: Target, split: str, plan: SplitPlan, encoded: Encoded) -> tuple[ShardEntry, ...]:
+    """Write all shards of a split; entries in shard order, paths relative to the target's root."""
+    root, version, example, existing = target.root, target.version, target.example, target.existing
     expected = {shard.path: shard.sha256 for shard in existing.splits[split].shards} if existing else {}
     units, paths = [], []
     for shard in plan.shards:

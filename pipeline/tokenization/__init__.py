@@ -1,8 +1,8 @@
 """Text -> token ids: the reference engine, a fast one that must equal it, and the rules for special tokens.
 
-    tokenizer.json -> tokenizer.py: EOS and BOS settled, and a copy that takes every text as plain text
+    tokenizer.json -> tokenizer.py: EOS and BOS settled;  plain.py: a copy that takes every text as plain text
                    -> engines.py:   the fast engine, proved against `tokenizers` on hard_texts.py, or `tokenizers` alone
-    texts          -> engine        -> ids, offsets -> specials.py: BOS and EOS put in
+    texts          -> engine        -> ids, offsets -> specials.py: BOS and EOS put around every document
     texts          -> training.py   -> a tokenizer.json of the corpus's own
 
 1. A tokenizer is the bytes of a `tokenizer.json`, kept beside the data set under its sha256.
@@ -12,8 +12,9 @@
 3. EOS ends every document and stands nowhere else; BOS begins every document where the tokenizer itself says so. We
    append both.
 4. `tokenizers` is the reference. A fast engine is used only where it gave equal ids on a hard set for this very
-   tokenizer; every task compares a sample of its own texts again, and a difference fails the build by the document's
-   name.
+   tokenizer: once before any text is read, and once in every process that encodes, since an engine takes other code on
+   other processors. Every task compares a sample of its own texts again, and a difference fails the build by the
+   document's name.
 """
 
 from pipeline.tokenization.engines import (
@@ -26,12 +27,12 @@ from pipeline.tokenization.engines import (
     open_engines,
 )
 from pipeline.tokenization.hard_texts import HARD_TEXTS, hard_texts
-from pipeline.tokenization.specials import with_special_tokens
+from pipeline.tokenization.plain import PlainTokenizer, SpecialIds
+from pipeline.tokenization.specials import check_no_specials, frame
 from pipeline.tokenization.tokenizer import (
     KNOWN_EOS,
     Tokenizer,
     TokenizerError,
-    check_special_tokens,
     read_tokenizer,
     read_tokenizer_file,
 )
@@ -43,16 +44,18 @@ __all__ = [
     "Engine",
     "Engines",
     "FastEngine",
+    "PlainTokenizer",
     "ReferenceEngine",
+    "SpecialIds",
     "Tokenizer",
     "TokenizerError",
-    "check_special_tokens",
+    "check_no_specials",
     "encode_surely",
     "first_difference",
+    "frame",
     "hard_texts",
     "open_engines",
     "read_tokenizer",
     "read_tokenizer_file",
     "train_tokenizer",
-    "with_special_tokens",
 ]

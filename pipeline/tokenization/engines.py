@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from pipeline.tokenization.hard_texts import hard_texts
-from pipeline.tokenization.tokenizer import Tokenizer
+from pipeline.tokenization.plain import PlainTokenizer
 
 # What fastokens raises: for a tokenizer.json it cannot read, and for a text on which its regular expressions run out of
 # steps.
@@ -37,10 +37,8 @@ class ReferenceEngine:
 
     name = "tokenizers"
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        import tokenizers
-
-        self._tokenizer = tokenizers.Tokenizer.from_str(tokenizer.plain_json)
+    def __init__(self, tokenizer: PlainTokenizer) -> None:
+        self._tokenizer = tokenizer.loaded
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """See Engine."""
@@ -58,10 +56,10 @@ class FastEngine:
 
     name = "fastokens"
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: PlainTokenizer) -> None:
         import fastokens
 
-        self._tokenizer = fastokens.Tokenizer.from_json_str(tokenizer.plain_json)
+        self._tokenizer = fastokens.Tokenizer.from_json_str(tokenizer.json)
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """See Engine."""
@@ -79,7 +77,7 @@ class Engines:
     """One clause for the log: why this one was chosen."""
 
 
-def open_engines(tokenizer: Tokenizer, setting: str) -> Engines:
+def open_engines(tokenizer: PlainTokenizer, setting: str) -> Engines:
     """Load the engines in this process, on one thread, and prove the fast one on hard_texts.
 
     Args:

@@ -1,8 +1,6 @@
 """Texts that tell engines apart: scripts, forms, long runs, controls, names of special tokens, white space, numbers."""
 
-import json
-
-from pipeline.tokenization.tokenizer import Tokenizer
+from pipeline.tokenization.plain import PlainTokenizer
 
 HARD_TEXTS = (
     "",
@@ -32,9 +30,9 @@ All 1.1 million are compared in the tests; here they would cost a second a worke
 CODE_POINTS_A_TEXT = 600
 
 
-def hard_texts(tokenizer: Tokenizer) -> list[str]:
+def hard_texts(tokenizer: PlainTokenizer) -> list[str]:
     """HARD_TEXTS, a grid of code points, and the names of this very tokenizer's added tokens, alone and in words."""
     points = [chr(i) for i in range(0, 0x110000, CODE_POINT_STEP) if not 0xD800 <= i < 0xE000]
     grid = ["".join(points[i : i + CODE_POINTS_A_TEXT]) for i in range(0, len(points), CODE_POINTS_A_TEXT)]
-    names = [token["content"] for token in json.loads(tokenizer.data).get("added_tokens", ())]
+    names = tokenizer.names
     return [*HARD_TEXTS, *grid, " ".join(names), "x".join(names), *names[:100]]

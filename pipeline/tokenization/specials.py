@@ -1,32 +1,32 @@
-"""BOS and EOS into encoded documents."""
+"""BOS and EOS stand around every document, and come out of no text."""
 
 import numpy as np
 
-from pipeline.kernels.ragged import framed_lists
-from pipeline.tokenization.tokenizer import Tokenizer
+from pipeline.tokenization.plain import SpecialIds
 
 
-def with_special_tokens(
-    ids: np.ndarray, offsets: np.ndarray, tokenizer: Tokenizer, dtype: str = "uint32"
-) -> tuple[np.ndarray, np.ndarray]:
-    """Put BOS (where there is one) before and EOS after every document.
-
-    >>> with_special_tokens([5, 6, 7], [0, 2, 3], eos 0, no BOS)  ->  [5, 6, 0, 7, 0], [0, 3, 5]
+def check_no_specials(ids: np.ndarray, offsets: np.ndarray, special_ids: SpecialIds) -> None:
+    """ValueError, naming the document's index, when EOS or BOS came out of its text.
 
     Args:
         ids: tokens of all documents end to end.
         offsets: int64 (n + 1,), where each begins and ends in `ids`.
-        tokenizer: which tokens they are.
-        dtype: of the tokens returned; every id must fit, which the tokenizer's vocab_size tells.
-
-    Raises:
-        ValueError: naming the document's index, when EOS (or BOS) came out of its text.
+        special_ids: what must not be among them.
     """
-    specials = [special for special in (tokenizer.eos_id, tokenizer.bos_id) if special is not None]
-    for special in specials:
+    for special in (special_ids.eos, special_ids.bos):
+        if special is None:
+            continue
         found = ids == special
         if found.any():
             document = int(np.searchsorted(offsets, found.argmax(), side="right")) - 1
             raise ValueError(f"document {document} of the batch: its text was encoded to the special id {special}")
-    head = [] if tokenizer.bos_id is None else [tokenizer.bos_id]
-    return framed_lists(ids, offsets, np.array(head, dtype), np.array([tokenizer.eos_id], dtype))
+
+
+def frame(tokens: np.ndarray, offsets: np.ndarray, special_ids: SpecialIds) -> None:
+    """Put BOS at the first place of every document of `tokens`, in place, and EOS at its last.
+
+    >>> frame([., 5, 6, ., ., .], [0, 4, 6], eos 0, bos 9)  ->  [9, 5, 6, 0, 9, 0]
+    """
+    if special_ids.bos is not None:
+        tokens[offsets[:-1]] = special_ids.bos
+    tokens[offsets[1:] - 1] = special_ids.eos

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.config import CleanConfig
 from pipeline.transforms import (
@@ -79,8 +78,18 @@ def clean(text: pa.LargeStringArray, settings: CleanConfig) -> Cleaned:
             changed[index] = True
             replacements.append(after)
     if replacements:
-        text = pc.replace_with_mask(text, pa.array(changed), pa.array(replacements, pa.large_string()))
+        text = _replaced(text, changed, pa.array(replacements, pa.large_string()))
     return Cleaned(text=text, changed=changed)
+
+
+def _replaced(text: pa.LargeStringArray, changed: np.ndarray, replacements: pa.LargeStringArray) -> pa.LargeStringArray:
+    """The texts with those that `changed` marks replaced in turn (replace_with_mask takes four times as long)."""
+    parts = []
+    first = num_replaced = 0
+    for index in np.flatnonzero(changed).tolist():
+        parts += [text.slice(first, index - first), replacements.slice(num_replaced, 1)]
+        first, num_replaced = index + 1, num_replaced + 1
+    return pa.concat_arrays([*parts, text.slice(first)])
 
 
 def clean_text(text: str, transforms: tuple[Transform, ...] = TRANSFORMS) -> str:

@@ -19,12 +19,17 @@ def _code_points() -> set[int]:
 
 
 # ECMA-48, 5.4: a control sequence is ESC [, parameter bytes, intermediate bytes, one final byte.
-_SEQUENCE = r"\x1b\[[0-?]*[ -/]*[@-~]"
-_PATTERN = re.compile(_SEQUENCE + "|[" + "".join(f"\\x{point:02x}" for point in sorted(_code_points())) + "]")
+_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+_ONE_BYTE = bytes(point for point in sorted(_code_points()) if point < 0x80)
+_C1 = re.compile(rb"\xc2[\x80-\x84\x86-\x9f]")
 
 
 def _apply(text: str) -> str:
-    return _PATTERN.sub("", text)
+    if "\x1b" in text:
+        text = _SEQUENCE.sub("", text)
+    # In UTF-8, since there deleting goes at a gigabyte a second; a pattern over str takes fifteen times as long.
+    content = text.encode("utf-8", "surrogatepass").translate(None, _ONE_BYTE)
+    return _C1.sub(b"", content).decode("utf-8", "surrogatepass")
 
 
 TRANSFORM = Transform(

@@ -1,13 +1,12 @@
 """Copying lists from place to place."""
 
-from itertools import pairwise
 from random import Random
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.kernels.ragged import copy_pieces, framed_lists
+from pipeline.kernels.ragged import copy_pieces
 
 LISTS = st.lists(st.lists(st.integers(0, 65_534), max_size=5), max_size=20)
 
@@ -30,13 +29,3 @@ def test_pieces_arrive_where_they_are_sent(lists: list[list[int]], random: Rando
     target = np.zeros(len(values), dtype)
     copy_pieces(values, offsets[:-1], np.diff(offsets), places, target)
     assert target.tolist() == [number for row in order for number in lists[row]]
-
-
-@settings(max_examples=100, deadline=None)
-@given(LISTS, st.lists(st.integers(0, 9), max_size=2), st.lists(st.integers(0, 9), min_size=1, max_size=2))
-def test_every_list_gets_its_head_and_tail(lists: list[list[int]], head: list[int], tail: list[int]) -> None:
-    values, offsets = flat(lists)
-    framed, new_offsets = framed_lists(values, offsets, np.array(head, np.uint16), np.array(tail, np.uint16))
-    assert framed.dtype == np.uint16
-    parts = [framed[a:b].tolist() for a, b in pairwise(new_offsets)]
-    assert parts == [head + each + tail for each in lists]

@@ -291,3 +291,55 @@ def test_any_bytes_are_read_without_an_exception_and_twice_alike(tmp_path_factor
     path = tmp_path_factory.mktemp("bytes") / "a.jsonl"
     path.write_bytes(content)
     assert read_path(path) == read_path(path)
+
+
+def test_two_objects_on_one_line_are_no_two_records_even_where_another_line_is_blank(read):
+    documents, bad, _ = read(b'{"text": "a"}\n{"text": "b"}{"text": "c"}\n\n{"text": "d"}\n')
+    assert [(document["record"], document["text"]) for document in documents] == [(1, "a"), (4, "d")]
+    assert faults(bad) == [("line 2", "invalid_json")]
+
+
+def test_an_object_over_two_lines_is_two_bad_lines(read):
+    documents, bad, _ = read(b'{"text": "a"}{"text": "b"}\n{"x":\n{"y": 1}, "text": "c"}\n')
+    assert documents == []
+    assert faults(bad) == [("line 1", "invalid_json"), ("line 2", "invalid_json"), ("line 3", "invalid_json")]
+
+
+PLAIN_LINES = st.sampled_from(
+    [
+        b'{"a": {"text": "x", "id": 7}}',
+        b'{"a": {"id": "s", "text": "\\u0435"}}\r',
+        b'{"a": {"text": null}, "b": "\xff"}',
+        b'{"a": {"text": "y"}, "a.text": "whole"}',
+        b'{"a": {"text": "y"}, "a.id": 1.50}',
+        b'{"a": null}',
+        b'{"a": []}',
+        b'{"a": {"id": 3}}',
+        b"",
+        b"}",
+        b'{"a": {"text": "z"}}{"a": {"text": "z"}}',
+        b'{"a": {"text": "z"}} ',
+        b'{"a":',
+        b'{"text": "z"}}',
+    ]
+)
+
+
+@settings(deadline=None)
+@given(st.lists(PLAIN_LINES, max_size=8))
+def test_a_line_is_read_the_same_beside_any_other_lines(tmp_path_factory, lines):
+    """A block of plain lines goes through one call, any other line by line: nobody may see which."""
+    folder = tmp_path_factory.mktemp("lines")
+    fields = Fields(text="a.text", id="a.id")
+    together = folder / "together.jsonl"
+    together.write_bytes(b"\n".join(lines))
+    documents, bad, _ = read_path(together, fields)
+    alone_documents, alone_bad = [], []
+    for number, line in enumerate(lines, 1):
+        alone = folder / "alone.jsonl"
+        alone.write_bytes(line)
+        one, refused, _ = read_path(alone, fields)
+        alone_documents += [(number, document["id"], document["text"]) for document in one]
+        alone_bad += [(f"line {number}", bad.reason, bad.detail) for bad in refused]
+    assert [(document["record"], document["id"], document["text"]) for document in documents] == alone_documents
+    assert [(one.place, one.reason, one.detail) for one in bad] == alone_bad

@@ -14,8 +14,8 @@ from tokenizers import models, normalizers, pre_tokenizers, trainers
 from pipeline.tokenization import (
     Engines,
     ReferenceEngine,
+    SpecialIds,
     TokenizerError,
-    check_special_tokens,
     encode_surely,
     first_difference,
     hard_texts,
@@ -114,19 +114,32 @@ def test_special_tokens_come_from_the_tokenizers_own_rule_and_never_from_text(
     data = make()
     tokenizer = read_tokenizer(data)
     vocabulary = HfTokenizer.from_str(data.decode()).get_vocab()
-    assert (tokenizer.eos_id, tokenizer.bos_id) == (vocabulary[eos], vocabulary[bos] if bos else None)
-    check_special_tokens(tokenizer)
-    engines = open_engines(tokenizer, "auto")
+    assert tokenizer.special_ids == SpecialIds(eos=vocabulary[eos], bos=vocabulary[bos] if bos else None)
+    engines = open_engines(tokenizer.plain, "auto")
     assert engines.chosen.name == engine
     assert ("cannot read this tokenizer" in engines.why) == (engine == "tokenizers")
     for each in (engines.chosen, engines.reference):
         ids, _ = each.encode(NAMES_IN_TEXT)
-        assert not {tokenizer.eos_id, tokenizer.bos_id} & set(ids.tolist())
+        assert not {tokenizer.special_ids.eos, tokenizer.special_ids.bos} & set(ids.tolist())
+
+
+def test_a_known_name_that_is_marked_special_wins_over_one_that_is_not() -> None:
+    """Gemma has `<eos>`, and among its HTML tags `</s>` too."""
+    fields = json.loads(train_tokenizer(TEXTS, 400))
+    [known] = fields["added_tokens"]
+    vocabulary_size = len(fields["model"]["vocab"])
+    fields["added_tokens"] = [
+        {**known, "content": "</s>", "id": vocabulary_size, "special": False},
+        {**known, "content": "<eos>", "id": vocabulary_size + 1, "special": True},
+    ]
+    assert read_tokenizer(json.dumps(fields).encode()).special_ids.eos == vocabulary_size + 1
+    fields["added_tokens"][0]["special"] = True
+    assert read_tokenizer(json.dumps(fields).encode()).special_ids.eos == vocabulary_size
 
 
 def test_an_engine_that_is_not_exact_for_this_very_tokenizer_is_not_used() -> None:
     """Where `<` and `0` are no pieces, fastokens 0.3.5 takes the text `<0x0A>` for the byte of that name."""
-    engines = open_engines(read_tokenizer(sentencepiece_bpe(alphabet="")), "auto")
+    engines = open_engines(read_tokenizer(sentencepiece_bpe(alphabet="")).plain, "auto")
     assert engines.chosen.name == "tokenizers"
     assert engines.why.startswith("fastokens gives other ids for '<|endoftext|></s><s>")
 
@@ -137,7 +150,7 @@ def test_ids_of_ordinary_text_are_those_of_the_file_as_it_was_given(make: Callab
     given = HfTokenizer.from_str(data.decode())
     right = [encoding.ids for encoding in given.encode_batch(TEXTS[:3], add_special_tokens=False)]
     for setting in ("auto", "reference"):
-        ids, offsets = open_engines(read_tokenizer(data), setting).chosen.encode(TEXTS[:3])
+        ids, offsets = open_engines(read_tokenizer(data).plain, setting).chosen.encode(TEXTS[:3])
         assert [ids[a:b].tolist() for a, b in pairwise(offsets)] == right
 
 
@@ -149,18 +162,18 @@ def test_special_names_that_merges_make_stay_text_that_merges_make() -> None:
     fields["added_tokens"].append(
         {**fields["added_tokens"][0], "content": joined, "id": fields["model"]["vocab"][joined], "special": False}
     )
-    plain = json.loads(read_tokenizer(json.dumps(fields).encode()).plain_json)
+    plain = json.loads(read_tokenizer(json.dumps(fields).encode()).plain.json)
     assert joined in plain["model"]["vocab"]
     assert plain["added_tokens"] == []
 
 
 def test_an_end_of_document_token_that_text_gives_is_refused() -> None:
     with pytest.raises(TokenizerError, match=r"tokenizer\.eos is 'o' .* which ordinary text is encoded to as well"):
-        check_special_tokens(read_tokenizer(byte_level_bpe(), eos="o"))
+        read_tokenizer(byte_level_bpe(), eos="o")
 
 
 def test_the_hard_set_holds_this_tokenizers_own_names() -> None:
-    texts = hard_texts(read_tokenizer(sentencepiece_bpe()))
+    texts = hard_texts(read_tokenizer(sentencepiece_bpe()).plain)
     assert {"<s>", "</s>", "<unk>", "<unk> <s> </s>", "<unk>x<s>x</s>"} <= set(texts)
 
 
@@ -179,7 +192,7 @@ class GivesUp:
 
 
 def test_a_text_that_the_fast_engine_gives_up_on_is_encoded_by_the_reference() -> None:
-    right = ReferenceEngine(read_tokenizer(byte_level_bpe()))
+    right = ReferenceEngine(read_tokenizer(byte_level_bpe()).plain)
     engines = Engines(chosen=GivesUp(right), reference=right, why="for a test")
     texts = ["one", "= two =", "", "three"]
     ids, offsets, num_by_reference = encode_surely(engines, texts)
@@ -191,5 +204,5 @@ def test_a_text_that_the_fast_engine_gives_up_on_is_encoded_by_the_reference() -
 @pytest.mark.parametrize("text", ["x" * 1_000_000, "=" * 300_000, " " * 1_000_000, "яж" * 500_000])
 def test_a_text_without_a_space_takes_time_in_proportion(text: str) -> None:
     """Case 7: both engines encode 1 MB without a space in about a second, so no text needs cutting."""
-    engines = open_engines(read_tokenizer(byte_level_bpe()), "auto")
+    engines = open_engines(read_tokenizer(byte_level_bpe()).plain, "auto")
     assert first_difference(engines.chosen, engines.reference, [text]) is None

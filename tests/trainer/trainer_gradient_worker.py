@@ -18,7 +18,7 @@ from tests.trainer.trainer_gradient_batch import NUM_EXAMPLES, make_plan, make_r
 from trainer.config import MeshConfig
 from trainer.loss import count_labels
 from trainer.model import build_model, fill, use_cross_entropy
-from trainer.parallel import Ranks, make_mesh, process_group, shard_model
+from trainer.parallel import Ranks, leave, make_mesh, process_group, shard_model
 from trainer.step import train_step
 
 Gradients = dict[str, torch.Tensor]
@@ -118,3 +118,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    leave(0)
