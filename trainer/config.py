@@ -160,6 +160,7 @@ class TrainConfig:
     lr: float = setting("highest learning rate", 3e-4)
     schedule: ScheduleConfig = setting("learning rate over consumed examples", ScheduleConfig)
     optimizer: OptimizerConfig = setting("the update rule", OptimizerConfig)
+    hang_minutes: float | None = setting("no step for so long ends the rank with its stacks; null: never", 10.0)
     precision: Literal["fp32", "bf16", "fp16"] = setting("of compute; master weights and reductions stay fp32", "fp32")
     recompute: Literal["none", "selective", "full"] = setting("activations made again in the backward pass", "none")
     compile: bool = setting("torch.compile, block by block", False)
@@ -176,6 +177,8 @@ class TrainConfig:
         _at_least("global_batch", self.global_batch, 1)
         _at_least("micro_batch", self.micro_batch, 1)
         _at_least("steps", self.steps, 1)
+        if self.hang_minutes is not None and self.hang_minutes <= 0:
+            raise ConfigError("hang_minutes", f"{self.hang_minutes} is not a time; give a positive number or null")
         if not 0.0 < self.lr < float("inf"):
             raise ConfigError("lr", f"{self.lr} cannot train; give a positive number such as 3e-4")
 

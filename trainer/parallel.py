@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn, TypeVar, cast
 
 import torch
@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
@@ -21,20 +22,29 @@ from manifests.errors import UserError
 from manifests.yaml_config import ConfigError
 from trainer.blocks import Recompute, blocks, prepare_block
 from trainer.config import MeshConfig
+from trainer.rendezvous import fresh_store
 
 T = TypeVar("T")
 Precision = Literal["fp32", "bf16", "fp16"]
 Memory = dict[nn.Parameter, nn.Parameter]
 
 
+class RankError(RuntimeError):
+    """Some rank could not do its part of common work; which, and why. Raised on all of them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """Who this process is among all of them, as torchrun says; alone, it is rank 0 of 1."""
+    """Who this process is among all of them, as torchrun says; alone, it is rank 0 of 1.
+
+    group: the processes' way to each other; None is the default group. Two threads must not share one.
+    """
 
     rank: int
     local_rank: int
     world_size: int
     device: torch.device
+    group: dist.ProcessGroup | None = None
 
     @property
     def is_first(self) -> bool:
@@ -43,13 +53,13 @@ class Ranks:
     def sum(self, values: Sequence[int]) -> list[int]:
         """Whole numbers summed over all ranks, through host memory: no wait for the GPU."""
         tensor = torch.tensor(values, dtype=torch.int64)
-        dist.all_reduce(tensor)
+        dist.all_reduce(tensor, group=self.group)
         return [int(value) for value in tensor]
 
     def share(self, value: Any) -> Any:
         """Rank 0's value on every rank; what other ranks pass is ignored."""
         box = [value if self.is_first else None]
-        dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
+        dist.broadcast_object_list(box, src=0, group=self.group, device=torch.device("cpu"))
         return box[0]
 
     def decide(self, choose: Callable[[], T]) -> T:
@@ -68,8 +78,24 @@ class Ranks:
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value, in rank order, on every rank."""
         values: list[Any] = [None] * self.world_size
-        dist.all_gather_object(values, value)
+        dist.all_gather_object(values, value, group=self.group)
         return values
+
+    def together(self, work: Callable[[], T]) -> list[T]:
+        """Collective: `work` on every rank, the results in rank order. Where one fails, RankError on every rank."""
+        try:
+            mine: tuple[T | None, str | None] = (work(), None)
+        except Exception as error:
+            mine = (None, f"rank {self.rank}: {type(error).__name__}: {error}")
+        outcomes = self.gather(mine)
+        failures = [failure for _, failure in outcomes if failure is not None]
+        if failures:
+            raise RankError("; ".join(failures))
+        return [value for value, _ in outcomes]
+
+    def beside(self) -> Ranks:
+        """Collective: the same ranks with a group of their own over host memory, for a thread beside the training."""
+        return replace(self, group=dist.new_group(backend="gloo"))
 
 
 @contextmanager
@@ -84,12 +110,18 @@ def process_group() -> Iterator[Ranks]:
         backend = "cpu:gloo,cuda:nccl"
     else:
         device, backend = torch.device("cpu"), "gloo"
-    alone = None if "RANK" in os.environ else dist.HashStore()  # type: ignore[attr-defined]  # public, missing from torch's stubs
-    dist.init_process_group(backend, store=alone, rank=rank, world_size=world_size)
+    dist.init_process_group(backend, store=_store(rank, world_size), rank=rank, world_size=world_size)
     try:
         yield Ranks(rank=rank, local_rank=local_rank, world_size=world_size, device=device)
     finally:
         dist.destroy_process_group()
+
+
+def _store(rank: int, world_size: int) -> dist.Store:
+    if "RANK" not in os.environ:
+        return dist.HashStore()  # type: ignore[attr-defined,no-any-return]  # public, missing from torch's stubs
+    shared, _, _ = next(rendezvous("env://"))
+    return fresh_store(shared, rank, world_size)
 
 
 def leave(code: int) -> NoReturn:

@@ -46,9 +46,12 @@ from trainer.progress import Progress
 from trainer.schedule import Schedule, scaled_rate, warmup_examples
 from trainer.signals import EXIT_RESUME_ME, StopSignal
 from trainer.stream import StepStream, batch_digest
+from trainer.watchdog import Watchdog
 
 # A first try must make many steps even of a small corpus; a real run states its batch.
 _DEFAULT_GLOBAL_BATCH = 8
+# How long a run that fails waits for its threads to leave the output folder.
+_GOODBYE_S = 5.0
 
 
 @dataclass(kw_only=True)
@@ -67,6 +70,7 @@ class Run:
     stream: StepStream
     validation: ValidationSet
     checkpoints: Checkpoints
+    watchdog: Watchdog
     observer: Observer
     flops_per_token: float
     peak_flops: float | None
@@ -101,35 +105,52 @@ class Run:
         self.unvalidated = None
         if self._validates_after(facts.step):
             with self.observer.spending("evaluation"):
-                validation = evaluate(self.model, self.validation, self.ranks, lambda: stop.asked)
+                validation = evaluate(self.model, self.validation, self.ranks, lambda: self._is_asked(stop))
             if validation is None:
                 self.unvalidated = facts
-                self.save()
+                self.save(must=True)
                 return False
             facts = replace(facts, validation=validation)
         self.observer.concluded(facts)
         return True
 
+    def _is_asked(self, stop: StopSignal) -> bool:
+        self.watchdog.beat()
+        return stop.asked
+
     def stopped(self, stop: StopSignal) -> int:
-        """The exit code of a run that was asked to stop and has saved."""
+        """Collective: the exit code of a run that was asked to stop and has begun to save, once that is done."""
+        if not self.finish_saving():
+            return 1
         self.observer.ended(stop.name or "a signal")
         self.say(
             f"stopped by {stop.name or 'a signal'} after step {self.progress.step}; the same command resumes there"
         )
         return EXIT_RESUME_ME
 
-    def close(self) -> None:
-        self.loader.close()
-        self.observer.close()
-        self.lock.release()
-
-    def save(self) -> None:
-        """Collective: a checkpoint of where the run stands, its metrics made durable first."""
+    def finish_saving(self) -> bool:
+        """Collective: wait for the last save and its copy; whether it is durable here."""
+        # A write that takes longer than the time between two saves is stuck.
+        self.watchdog.beat(extra_minutes=self.config.checkpoint.minutes or 0.0)
         with self.observer.spending("save"):
-            self.observer.sync()
+            is_saved = self.checkpoints.finish()
+            self.checkpoints.finish_copies(self.watchdog.beat)
+        return is_saved
+
+    def close(self) -> None:
+        self.watchdog.rest()
+        self.loader.close()
+        # A thread that still writes there holds the lock until the process ends.
+        if self.checkpoints.let_go(_GOODBYE_S):
+            self.observer.close()
+            self.lock.release()
+
+    def save(self, *, must: bool) -> None:
+        """Collective: begin a checkpoint of where the run stands, its metrics made durable first."""
+        with self.observer.spending("save"):
             owed = None if self.unvalidated is None else asdict(self.unvalidated)
             state = Saved(progress=self.progress, loader=self.loader.state_dict(), facts=self.facts, unvalidated=owed)
-            self.checkpoints.save(self.model, self.optimizer, state)
+            self.checkpoints.save(self.model, self.optimizer, state, must=must, before_rename=self.observer.sync)
 
 
 def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
@@ -190,6 +211,7 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
         stream=StepStream(loader),
         validation=ValidationSet(dataset=dataset, micro_batch=config.micro_batch),
         checkpoints=checkpoints,
+        watchdog=Watchdog(config.hang_minutes),
         flops_per_token=flops_per_token,
         peak_flops=_peak_of_all(ranks, config.precision),
         observer=_open_observer(config, output, facts, progress, ranks, num_steps, say),
