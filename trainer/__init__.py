@@ -8,7 +8,8 @@
     6. step.py       forward, backward, clip, update; loss.py, optimizer.py, schedule.py hold the parts
     7. evaluate.py   perplexity over every validation example
     8. checkpoint.py save and resume; checkpoint_files.py, remote.py, rng.py, compatibility.py hold the parts
-    9. journal.py    metrics.jsonl and the terminal; metrics/ holds the derived figures
+    9. observer.py   whoever watches: journal.py (metrics.jsonl, metrics/ holds the derived figures), timeline.py
+                     (what the time went to, goodput.py reads it), exporter.py (Prometheus)
    10. export.py     the result as a Hugging Face directory
 
 Everything durable about a run lies under one folder:
@@ -16,6 +17,7 @@ Everything durable about a run lies under one folder:
     <output>/lock                    held while a run writes here
     <output>/run.json                what ran: resolved config, data set, code
     <output>/metrics.jsonl           one object a step
+    <output>/timeline.jsonl          one object a span of time, over all restarts
     <output>/checkpoints/step-N/     whole checkpoints only; files.json lists each file with size and sha256
     <output>/final/                  the trained model, written after the last step
 """

@@ -68,7 +68,7 @@ class Saved:
                 str(where), f"its format is {value['format']}; this program reads {FORMAT}, use the other"
             )
         names = ("loader", "facts", "unvalidated")
-        return cls(progress=Progress(**value["progress"]), **{name: value[name] for name in names})
+        return cls(progress=Progress.from_json(value["progress"]), **{name: value[name] for name in names})
 
 
 class Checkpoints:

@@ -14,15 +14,20 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed import HashStore, Store  # type: ignore[attr-defined]  # public, missing from torch's stubs
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.rendezvous import rendezvous
+from torch.distributed.tensor import DTensor
+from transformers import PreTrainedModel
 
 from manifests.errors import UserError
 from manifests.yaml_config import ConfigError
+from trainer.blocks import Recompute, blocks, prepare_block
 from trainer.config import MeshConfig
 from trainer.rendezvous import fresh_store
 
 T = TypeVar("T")
+Precision = Literal["fp32", "bf16", "fp16"]
+Memory = dict[nn.Parameter, nn.Parameter]
 
 
 class RankError(RuntimeError):
@@ -147,15 +152,34 @@ def make_mesh(config: MeshConfig, ranks: Ranks) -> DeviceMesh:
     return mesh if config.replicate > 1 else mesh["shard"]
 
 
-def shard_model(model: nn.Module, mesh: DeviceMesh, precision: Literal["fp32", "bf16"]) -> FSDPModule:
-    """Split the fp32 weights of `model` (Hugging Face) over `mesh`, in place: one group a block, one for the rest."""
-    compute = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
-    policy = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32)
-    blocks = set(getattr(model, "_no_split_modules", None) or ())
-    for module in model.modules():
-        if type(module).__name__ in blocks:
-            fully_shard(module, mesh=mesh, mp_policy=policy)
-    fully_shard(model, mesh=mesh, mp_policy=policy)
+def shard_model(
+    model: PreTrainedModel,
+    mesh: DeviceMesh,
+    precision: Precision,
+    *,
+    offload: bool = False,
+    recompute: Recompute = "none",
+    compiled: bool = False,
+) -> FSDPModule:
+    """Split `model` (model.build_model) over `mesh`, in place, as fp32 shards without values: a group a block, one for
+    the rest. The device holds at most one group of whole parameters at a time.
+
+    precision: of compute. offload: shards and moments live in host memory. recompute, compiled: blocks.prepare_block.
+    """
+    compute = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    settings: dict[str, Any] = {
+        "mesh": mesh,
+        "mp_policy": MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32),
+        "offload_policy": CPUOffloadPolicy(pin_memory=mesh.device_type == "cuda") if offload else OffloadPolicy(),
+    }
+    device = torch.device(mesh.device_type)
+    memory: Memory = {}
+    for block in blocks(model):
+        prepare_block(block, recompute=recompute, compiled=compiled)
+        materialize(block, device, memory)
+        fully_shard(block, **settings)
+    materialize(model, device, memory)
+    fully_shard(model, **settings)
     for module in model.modules():
         if isinstance(module, FSDPModule):
             # Our loss is already divided by the global token count, so gradients are summed, never averaged. Both
@@ -166,6 +190,21 @@ def shard_model(model: nn.Module, mesh: DeviceMesh, precision: Literal["fp32", "
     return cast(FSDPModule, model)
 
 
+def materialize(module: nn.Module, device: torch.device, memory: Memory) -> None:
+    """Replace parameters of `module` by ones without values on `device`: of none, from the meta device, or back to it.
+
+    memory: what was replaced by what, filled here; the same one for a whole model keeps tied parameters tied (a tie is
+    one object under two names, and torch's to_empty makes two of it).
+    """
+    for part in module.modules():
+        for name, parameter in part.named_parameters(recurse=False, remove_duplicate=False):
+            if parameter.device == device or isinstance(parameter, DTensor):
+                continue
+            if parameter not in memory:
+                memory[parameter] = nn.Parameter(torch.empty_like(parameter, device=device))
+            setattr(part, name, memory[parameter])
+
+
 def exchange_on(model: FSDPModule, *, last: bool) -> None:
     """Call before each micro-batch's forward. Replicas all-reduce once a step, after the last one.
 
@@ -173,22 +212,3 @@ def exchange_on(model: FSDPModule, *, last: bool) -> None:
     """
     model.set_requires_all_reduce(last)
     model.set_is_last_backward(last)
-
-
-def load_full_weights(model: nn.Module, full: dict[str, torch.Tensor] | None, ranks: Ranks) -> None:
-    """Fill the sharded `model` from rank 0's `full` weights (parameter name -> CPU tensor; None elsewhere).
-
-    One parameter travels at a time, so no device ever holds more than one of them whole.
-    """
-    from torch.distributed.tensor import DTensor, distribute_tensor
-
-    for name, parameter in model.named_parameters():
-        assert isinstance(parameter, DTensor)
-        if full is not None:
-            whole = full[name].to(ranks.device)
-        else:
-            whole = torch.empty(parameter.shape, dtype=parameter.dtype, device=ranks.device)
-        dist.broadcast(whole, src=0)
-        with torch.no_grad():
-            # src_data_rank=None: every rank cuts its own piece from what it has just received.
-            parameter.copy_(distribute_tensor(whole, parameter.device_mesh, parameter.placements, src_data_rank=None))

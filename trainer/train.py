@@ -24,6 +24,7 @@ from manifests.manifest import Dataset, load
 from trainer.config import TrainConfig, load_config
 from trainer.export import export
 from trainer.facts import StepFacts
+from trainer.hardware import memory_peak_bytes, utilisation
 from trainer.parallel import leave, process_group
 from trainer.run import Run, prepare
 from trainer.signals import StopSignal, die_with_launcher
@@ -71,6 +72,7 @@ def train(run: Run, stop: StopSignal) -> int:
             rate=rate,
             clip_norm=config.optimizer.clip_norm,
             device=ranks.device,
+            loss_scale=run.progress.loss_scale.factor if run.progress.loss_scale is not None else 1.0,
         )
         run.loader.advance()
         run.progress = run.progress.after(num_examples=run.global_batch, applied=result.applied)
@@ -87,7 +89,13 @@ def train(run: Run, stop: StopSignal) -> int:
             data_wait_s=data.wait_s,
             applied=result.applied,
             num_skipped=run.progress.num_skipped,
+            model_flops=run.flops_per_token * run.tokens_in_batch,
+            peak_flops=run.peak_flops,
+            memory_peak_bytes=memory_peak_bytes(ranks.device),
+            fetched_bytes=data.fetched_bytes,
+            gpu_utilisation=utilisation(ranks.device),
         )
+        run.observer.step(facts)
         if not run.conclude(facts, stop):
             return run.stopped(stop)
         if run.progress.num_skipped_in_a_row >= config.optimizer.max_skipped:
@@ -99,7 +107,9 @@ def train(run: Run, stop: StopSignal) -> int:
     is_saved = run.finish_saving()
     run.watchdog.rest()  # one rank gathers and writes the whole model, which takes as long as it takes
     export(run.model, run.plan, run.dataset, run.output / "final", ranks)
+    run.observer.ended("done")
     run.say(f"done: {run.progress.step} steps; the model is in {run.output / 'final'}")
+    run.say(run.observer.summary())
     return 0 if is_saved else 1
 
 
