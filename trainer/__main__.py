@@ -7,33 +7,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from manifests.command_line import OneLineParser
-from manifests.errors import UserError
+from manifests.command_line import OneLineParser, end_process, run_command
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the command; returns its exit code."""
-    parser = _parser()
-    if not arguments:
-        parser.print_help(sys.stderr)
-        return 2
-    options = parser.parse_args(arguments)
-    try:
-        code = int(options.run(options))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader (`| head`) has enough. Python would complain of it once more when it closes standard output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except UserError as error:
-        sys.stderr.write(f"trainer {options.command}: {error}\n")
-        return 2
-    return code
+    """Runs one command; returns its exit code."""
+    return run_command(_parser(), arguments)
 
 
 def _checkpoints(options: argparse.Namespace) -> int:
@@ -69,4 +52,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    end_process(main)

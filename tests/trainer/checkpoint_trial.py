@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -77,7 +78,9 @@ def values_of(folder: Path, num_values: int = 8) -> dict[str, list[float]]:
         "exp_avg_sq": "optimizer.state.weight.exp_avg_sq",
     }
     state = {key: torch.full((1, num_values), -1.0) for key in names.values()}
-    load_sharded(state, checkpoint_id=folder, no_dist=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # just so
+        load_sharded(state, checkpoint_id=folder, no_dist=True)
     return {name: state[key].unique().tolist() for name, key in names.items()}
 
 

@@ -115,5 +115,5 @@ def test_a_run_without_a_checkpoint_does_not_hold_and_a_folder_that_is_no_run_is
     assert capsys.readouterr().out == f"{tmp_path / 'run'}: no checkpoint yet\n"
     assert main(["checkpoints", str(tmp_path)]) == 2
     assert capsys.readouterr().err == (
-        f"trainer checkpoints: {tmp_path}: no run.json in it; give the output folder of a run\n"
+        f"python -m trainer: {tmp_path}: no run.json in it; give the output folder of a run\n"
     )
