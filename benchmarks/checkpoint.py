@@ -99,8 +99,8 @@ def _saver(way: str, folder: Path, ranks: Any, num_values: int) -> tuple[Callabl
 
 
 def _torch_saver(trial: Any, folder: Path) -> tuple[Callable[[int], None], Callable[[], bool]]:
-    from torch.distributed.checkpoint.state_dict_saver import async_save
     from torch.distributed.checkpoint.state_dict import get_state_dict
+    from torch.distributed.checkpoint.state_dict_saver import async_save
 
     flights: list[Any] = []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -92,6 +94,19 @@ def save_up_to(arguments: list[str]) -> int:
         for step in range((trial.resume() or 0) + 10, last_step + 10, 10):
             trial.save(step)
             assert trial.finish()
+    return 0
+
+
+def save_many(arguments: list[str]) -> int:
+    """For forked_ranks: save 24 MB 20 times, and print the process's resident bytes after the 5th and the last."""
+    with process_group() as ranks:
+        trial = Trial(Path(arguments[0]), ranks, num_values=2_000_000)
+        for step in range(1, 21):
+            trial.save_as_it_is(step)
+            assert trial.finish()
+            if step in (5, 20):
+                pages = int(Path("/proc/self/statm").read_text().split()[1])
+                sys.stdout.write(f"{pages * resource.getpagesize()}\n")
     return 0
 
 

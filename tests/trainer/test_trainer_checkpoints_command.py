@@ -59,7 +59,6 @@ def test_every_checkpoint_is_told_with_its_age_ranks_size_and_copy(
         "step-10     -                      -      -         -      -    -  missing  whole",
         "step-20     2026-11-29 21:53  20 min      2       160      6  0.5  whole    whole",
         "step-30     2026-11-29 21:43  30 min      2       240      6  0.5  whole    missing",
-        "",
     ]
     capsys.readouterr()
     assert main(["checkpoints", str(run), "--json"]) == 0
