@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from loader import Loader
+from manifests import storage
 from manifests.manifest import Dataset
 from manifests.yaml_config import ConfigError, as_plain
 from trainer import compatibility, rng
@@ -308,6 +309,7 @@ def _facts(config: TrainConfig, dataset: Dataset, ranks: Ranks, plan: ModelPlan)
     return {
         "config": as_plain(config),
         "manifest": {"name": manifest.name, "version": manifest.version, "digest": manifest.digest},
+        "manifest_url": storage.absolute(dataset.url),
         "model": plan.architecture,
         "world_size": ranks.world_size,
         "code": ranks.decide(code_version),
