@@ -138,18 +138,25 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def make_mesh(config: MeshConfig, ranks: Ranks) -> DeviceMesh:
-    """The (replicate, shard) mesh as FSDP2 wants it. Raises ConfigError when the grid is not the world."""
-    shard = config.shard if config.shard is not None else ranks.world_size // config.replicate
-    if config.replicate * shard != ranks.world_size:
+def grid(config: MeshConfig, world_size: int) -> tuple[int, int]:
+    """(replicate, shard), what was left open filled in. Raises ConfigError when the product is not the world."""
+    replicate = config.replicate if config.replicate is not None else world_size // (config.shard or world_size)
+    shard = config.shard if config.shard is not None else world_size // replicate
+    if replicate * shard != world_size:
         raise ConfigError(
             "mesh",
-            f"replicate {config.replicate} x shard {shard} is {config.replicate * shard} ranks and torchrun"
-            f" started {ranks.world_size}; make the product equal",
+            f"replicate {replicate} x shard {shard} is {replicate * shard} ranks and torchrun"
+            f" started {world_size}; make the product equal",
         )
-    mesh = init_device_mesh(ranks.device.type, (config.replicate, shard), mesh_dim_names=("replicate", "shard"))
+    return replicate, shard
+
+
+def make_mesh(config: MeshConfig, ranks: Ranks) -> DeviceMesh:
+    """The (replicate, shard) mesh as FSDP2 wants it. Raises ConfigError when the grid is not the world."""
+    replicate, shard = grid(config, ranks.world_size)
+    mesh = init_device_mesh(ranks.device.type, (replicate, shard), mesh_dim_names=("replicate", "shard"))
     # One copy: the flat mesh is plain FSDP; the 2-D one would add an all-reduce among one rank to every step.
-    return mesh if config.replicate > 1 else mesh["shard"]
+    return mesh if replicate > 1 else mesh["shard"]
 
 
 def shard_model(
