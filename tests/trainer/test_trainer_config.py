@@ -95,7 +95,7 @@ def test_help_lists_every_key_with_its_default() -> None:
     lines = describe(TrainConfig, 120).splitlines()
     for name in ("global_batch = null", "schedule.shape = cosine", "checkpoint.minutes = 25", "mesh.shard = null"):
         assert sum(line.startswith(f"  {name} ") for line in lines) == 1, name
-    assert any(line.endswith(" (fp32|bf16)") for line in lines)
+    assert any(line.endswith(" (fp32|bf16|fp16)") for line in lines)
 
 
 @pytest.mark.parametrize(
