@@ -47,6 +47,14 @@ def _checkpoints(options: argparse.Namespace) -> int:
     return 0 if found.holds else 1
 
 
+def _report(options: argparse.Namespace) -> int:
+    from trainer.commands import report
+
+    target = report.write(options.folder, options.to)
+    sys.stdout.write(f"{target}\n")
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = OneLineParser(prog="python -m trainer", description="Looks at a run. To train: trainer/train.py --help")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=OneLineParser, dest="command")
@@ -65,6 +73,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     checkpoints.add_argument("--copies", action="store_true", help="read and hash the remote copies too")
     checkpoints.add_argument("--json", action="store_true", help="print one JSON object")
+
+    report = commands.add_parser(
+        "report",
+        help="one HTML page: loss, learning rate, throughput, step times, goodput, restarts",
+        description="Writes a page about a run, finished, running or killed; it needs nothing but a browser.",
+        epilog="example: python -m trainer report runs/support-v1",
+    )
+    report.set_defaults(run=_report)
+    report.add_argument("folder", type=Path, metavar="RUN", help="the output folder of a run")
+    report.add_argument("--to", type=Path, metavar="FILE", help="the page; default: RUN/report.html")
     return parser
 
 
