@@ -138,17 +138,18 @@ def leave(code: int) -> NoReturn:
 
 
 def make_mesh(config: MeshConfig, ranks: Ranks) -> DeviceMesh:
-    """The (replicate, shard) mesh as FSDP2 wants it. Raises ConfigError when the grid is not the world."""
-    shard = config.shard if config.shard is not None else ranks.world_size // config.replicate
-    if config.replicate * shard != ranks.world_size:
+    """The (replicate, shard) mesh as FSDP2 wants it; replicate null is 1. ConfigError where the grid is not the world."""
+    replicate = config.replicate or 1
+    shard = config.shard if config.shard is not None else ranks.world_size // replicate
+    if replicate * shard != ranks.world_size:
         raise ConfigError(
             "mesh",
-            f"replicate {config.replicate} x shard {shard} is {config.replicate * shard} ranks and torchrun"
+            f"replicate {replicate} x shard {shard} is {replicate * shard} ranks and torchrun"
             f" started {ranks.world_size}; make the product equal",
         )
-    mesh = init_device_mesh(ranks.device.type, (config.replicate, shard), mesh_dim_names=("replicate", "shard"))
+    mesh = init_device_mesh(ranks.device.type, (replicate, shard), mesh_dim_names=("replicate", "shard"))
     # One copy: the flat mesh is plain FSDP; the 2-D one would add an all-reduce among one rank to every step.
-    return mesh if config.replicate > 1 else mesh["shard"]
+    return mesh if replicate > 1 else mesh["shard"]
 
 
 def shard_model(
