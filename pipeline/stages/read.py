@@ -50,7 +50,7 @@ from pipeline.readers.survey import Survey
 from pipeline.runtime import Runtime, Summary, Unit, short
 from pipeline.stages.survey import check_unchanged, survey_files
 
-FORMAT = 4
+FORMAT = 5
 COUNTED_BYTES = 1 << 30
 """Lines are counted in all documents of a source whose files are no larger than this together, else in every second,
 fourth ...: template lines are those of a whole percent of the documents, which a sample of some 100,000 shows.
@@ -106,7 +106,7 @@ def read_documents(task: ReadTask) -> Summary:
     inputs: list[list[Any]] = []
     redacted: Counter[str] = Counter()
     skipped: list[list[str]] = []
-    num_changed = num_counted = 0
+    num_text_bytes = num_changed = num_counted = 0  # bytes: as they are read, before anything is judged
     lines, uncounted = np.empty(0, LINE), [np.empty(0, np.uint64)]
 
     def end(stage: str, reason: str | None, num_documents: int, num_bytes: int) -> None:
@@ -114,6 +114,7 @@ def read_documents(task: ReadTask) -> Summary:
         sizes[stage, reason] += num_bytes
 
     def found(quarantine: Quarantine) -> Iterator[pa.Table]:
+        nonlocal num_text_bytes
         for file in task.files:
             check_unchanged(file)
             reading = read_file(
@@ -130,6 +131,7 @@ def read_documents(task: ReadTask) -> Summary:
                 quarantine.add(task.source, file.name, records.bad)
                 for path, reason in records.skipped[: max(0, MAX_SKIPPED - len(skipped))]:
                     skipped.append([texts.file_of(file.name, path), reason])
+                num_text_bytes += sum(bad.num_bytes for bad in records.bad)
                 documents, num_null = texts.found(records, file.name)
                 end("filter", "empty.null", num_null, 0)
                 yield documents
@@ -149,6 +151,7 @@ def read_documents(task: ReadTask) -> Summary:
         for documents in texts.gathered(found(quarantine)):
             prepared = texts.prepared(documents["text"].chunk(0), task.clean, task.redact)
             redacted += prepared.redacted
+            num_text_bytes += texts.num_bytes(prepared.text)
             num_changed += int(np.count_nonzero(prepared.changed))
             kept = _keep(documents["id"].chunk(0), prepared.text, task, end)
             if kept.num_rows:
@@ -168,6 +171,7 @@ def read_documents(task: ReadTask) -> Summary:
             [stage, reason, counts[stage, reason], sizes[stage, reason]] for stage, reason in sorted(counts, key=str)
         ],
         "num_records": sum(row[-1] for row in inputs),
+        "num_text_bytes": num_text_bytes,
         "num_kept": counts["kept", None],
         "num_quarantined": sum(n for (stage, _), n in counts.items() if stage == "quarantine"),
         "num_changed": num_changed,
@@ -338,7 +342,7 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
     first_document = 0
     for unit, result in zip(units, results, strict=True):
         source = unit.task.source
-        ledger.read(source, result["num_records"], sum(size for *_, size in result["ended"]))
+        ledger.read(source, result["num_records"], result["num_text_bytes"])
         for stage, reason, num_documents, num_bytes in result["ended"]:
             ledger.end(source, stage, reason, num_documents, num_bytes)
         files.append(
