@@ -133,7 +133,8 @@ def add_rows(typing_context: Any, target: Any, row: Any, source: Any, rows: Any,
 
         to, of = pointer(start(target_type, arguments[0]), arguments[1]), start(source_type, arguments[2])
         numbers = start(rows_type, arguments[3])
-        total = cgutils.alloca_once_value(builder, builder.load(to, align=4))
+        total = cgutils.alloca_once(builder, vector)  # type: ignore[no-untyped-call]  # it publishes no types
+        builder.store(builder.load(to, align=4), total)
         with cgutils.for_range(builder, arguments[4]) as loop:
             number = builder.load(builder.gep(numbers, [loop.index], inbounds=True))
             one = builder.load(pointer(of, builder.zext(number, ir.IntType(64))), align=4)

@@ -189,7 +189,9 @@ def _find(
 
 
 @inlined
-def _sum_word(marked: Any, length: Any, word: Any, rows: Any, bucket_rows: Any, found: Any, sums: Any, slot: Any) -> Any:
+def _sum_word(
+    marked: Any, length: Any, word: Any, rows: Any, bucket_rows: Any, found: Any, sums: Any, slot: Any
+) -> Any:
     """Leave the sum of the rows of a word and of its n-grams in sums[slot]; return how many rows they are.
 
     marked[:length] is `<word>`. First which rows (`found`: scratch, int32), without a branch on whether an n-gram was
