@@ -16,7 +16,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -46,14 +46,15 @@ from manifests.manifest import (
 from manifests.shard import ExampleFormat
 from pipeline import base as continued
 from pipeline import quarantine, report, runtime
+from pipeline.balance import check_documents, check_tokens, settle_ledger
 from pipeline.checks import check_places, check_version, existing_version
 from pipeline.config import BuildConfig, describe_config, determining, from_arguments, load_config
 from pipeline.inputs import SPLIT_FILE_BYTES, Inputs
 from pipeline.ledger import Ledger, LedgerError
-from pipeline.plan import SplitPlan, num_buckets_for
+from pipeline.plan import num_buckets_for
 from pipeline.runs import RunLayout
 from pipeline.runtime import BuildError, Runtime
-from pipeline.stages.deduplicate import deduplicate
+from pipeline.stages.deduplicate import deduplicate, what_is_missed
 from pipeline.stages.encode import SPLITS, Encoded, EncodeRules, encode
 from pipeline.stages.engine import TokenizerInUse, prove_engine
 from pipeline.stages.pack import plan_shards
@@ -105,6 +106,8 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     found = find_all_inputs(config)
     num_input_bytes = sum(file.num_bytes for file in found.files)
     say(f"found {len(found.files):,} files, {num_input_bytes / 1e6:,.1f} MB, in {len(config.sources)} sources")
+    if missed := what_is_missed(config.dedup.near):
+        say(missed)
     tokenizer = given
     if tokenizer is not None:
         in_use = prepared_tokenizer(runtime, root, tokenizer, config.tokenizer.engine, say)
@@ -194,7 +197,10 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
             empty_files=[
                 f"{row['source']}: {row['name']}" for row in documents.inputs.to_pylist() if not row["num_records"]
             ],
-            skipped_files=[f"{storage.basename(file.url)} ({file.reason})" for file in found.skipped],
+            skipped_files=[
+                *(f"{storage.basename(file.url)} ({file.reason})" for file in found.skipped),
+                *(f"{name} ({reason})" for name, reason in documents.skipped),
+            ],
             num_pairs=dropped.num_pairs,
             cleaned_documents=documents.num_changed,
             clusters=dropped.clusters,
@@ -253,42 +259,6 @@ def make_manifest(
         code=code_facts(),
         built=built,
     )
-
-
-def settle_ledger(read: Ledger, dropped: Sequence[tuple[str, str, int, int]]) -> Ledger:
-    """The finished ledger: what reading kept, less what deduplication dropped. It balances, or LedgerError says by how
-    much.
-    """
-    ledger = read.copy()
-    for source, kind, num_documents, num_bytes in dropped:
-        ledger.move(source, "kept", f"{kind}_duplicate", num_documents, num_bytes)
-    ledger.check()
-    return ledger
-
-
-def check_documents(encoded: Encoded, ledger: Ledger) -> None:
-    """Every document that the ledger calls kept was encoded; LedgerError says by how much not."""
-    for source, num_documents in sorted(encoded.num_documents.items()):
-        kept = ledger.documents(source, "kept")
-        if num_documents != kept:
-            raise LedgerError(
-                f"source {source}: {kept} documents kept, {num_documents} encoded: {num_documents - kept:+d}"
-            )
-
-
-def check_tokens(encoded: Encoded, plans: Mapping[str, SplitPlan], splits: Mapping[str, Split]) -> None:
-    """Every token encoded stands in a shard or was dropped by a named rule; LedgerError says by how much not.
-
-    Padding is no token: with best_fit nothing is dropped, and concat drops less than a row a split.
-    """
-    in_shards = sum(split.num_tokens for split in splits.values())
-    tails = sum(plan.num_dropped_tokens for plan in plans.values())
-    tokens = sum(encoded.num_tokens.values())
-    if tokens != in_shards + tails:
-        raise LedgerError(
-            f"{tokens} tokens encoded, {in_shards} in shards and {tails} dropped as concat_tail:"
-            f" {tokens - in_shards - tails:+d}"
-        )
 
 
 def remove_orphans(manifest: Manifest, root: str) -> None:
