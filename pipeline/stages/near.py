@@ -11,8 +11,8 @@ from pipeline.runtime import Summary
 from pipeline.stages import candidates, ranks, templates
 from pipeline.stages.candidates import RankRanges
 from pipeline.stages.exact import UniteTask
-from pipeline.stages.turns import Turn, settled
 from pipeline.stages.search import Search, num_parts_for
+from pipeline.stages.turns import Turn, settled
 
 PART_RECORDS = 32_000_000
 """Band records of a range of hashes: 768 MB to read, merge and pair; 4,400 ranges for 10**10 documents."""
