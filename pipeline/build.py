@@ -196,7 +196,10 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
             empty_files=[
                 f"{row['source']}: {row['name']}" for row in documents.inputs.to_pylist() if not row["num_records"]
             ],
-            skipped_files=[f"{storage.basename(file.url)} ({file.reason})" for file in found.skipped],
+            skipped_files=[
+                *(f"{storage.basename(file.url)} ({file.reason})" for file in found.skipped),
+                *(f"{name} ({reason})" for name, reason in documents.skipped),
+            ],
             num_pairs=dropped.num_pairs,
             cleaned_documents=documents.num_changed,
             clusters=dropped.clusters,
