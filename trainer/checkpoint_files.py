@@ -12,11 +12,14 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 LIST_NAME = "files.json"
+STATE_NAME = "state.json"
+# torch's index over the tensor files.
+TENSORS_NAME = ".metadata"
 _STEP = re.compile(r"step-(\d+)")
 # Large enough that hashing, not the calls, is what costs; small beside any rank's memory.
 _HASH_BLOCK_BYTES = 4 * 2**20
@@ -37,6 +40,10 @@ def folder_of(root: Path, step: int) -> Path:
 
 def unfinished_folder_of(root: Path, step: int) -> Path:
     return root / f"step-{step}.tmp"
+
+
+def rng_name(rank: int) -> str:
+    return f"rng-{rank}.pt"
 
 
 def hash_file(folder: Path, path: str) -> FileEntry:
@@ -68,11 +75,15 @@ def write_list(folder: Path, entries: Sequence[FileEntry]) -> None:
 
 def read_list(folder: Path) -> list[FileEntry]:
     """The entries of files.json. Raises OSError or ValueError where it is missing or no list."""
-    values = json.loads((folder / LIST_NAME).read_text(encoding="utf-8"))
+    return parse_list((folder / LIST_NAME).read_bytes(), folder)
+
+
+def parse_list(text: bytes, where: Path | str) -> list[FileEntry]:
+    """The entries in `text`, which was read at `where`. Raises ValueError where it is no list."""
     try:
-        return [FileEntry(**value) for value in values]
+        return [FileEntry(**value) for value in json.loads(text)]
     except TypeError as error:
-        raise ValueError(f"{folder / LIST_NAME} is not a list of files: {error}") from error
+        raise ValueError(f"{LIST_NAME} of {where} is not a list of files: {error}") from error
 
 
 def fault(folder: Path, *, thorough: bool) -> str | None:
@@ -86,14 +97,22 @@ def fault(folder: Path, *, thorough: bool) -> str | None:
     except (OSError, ValueError) as error:
         return f"its list of files cannot be read ({error})"
     for entry in entries:
-        path = folder / entry.path
-        if not path.is_file():
-            return f"{entry.path} is missing"
-        num_bytes = path.stat().st_size
-        if num_bytes != entry.num_bytes:
-            return f"{entry.path} has {num_bytes} bytes and its list says {entry.num_bytes}"
-        if thorough and hash_file(folder, entry.path).sha256 != entry.sha256:
-            return f"{entry.path} has other content than its list says"
+        reason = fault_of_file(folder, entry, thorough=thorough)
+        if reason is not None:
+            return reason
+    return None
+
+
+def fault_of_file(folder: Path, entry: FileEntry, *, thorough: bool) -> str | None:
+    """The same of one file of its list."""
+    path = folder / entry.path
+    if not path.is_file():
+        return f"{entry.path} is missing"
+    num_bytes = path.stat().st_size
+    if num_bytes != entry.num_bytes:
+        return f"{entry.path} has {num_bytes} bytes and its list says {entry.num_bytes}"
+    if thorough and hash_file(folder, entry.path).sha256 != entry.sha256:
+        return f"{entry.path} has other content than its list says"
     return None
 
 
@@ -103,16 +122,6 @@ def steps_in(root: Path) -> list[int]:
         return []
     matches = (_STEP.fullmatch(path.name) for path in root.iterdir() if path.is_dir())
     return sorted(int(match[1]) for match in matches if match)
-
-
-def newest_valid(root: Path, say: Callable[[str], None]) -> int | None:
-    """The newest step whose every byte verifies; `say` hears about each newer one that does not."""
-    for step in reversed(steps_in(root)):
-        reason = fault(folder_of(root, step), thorough=True)
-        if reason is None:
-            return step
-        say(f"checkpoint step-{step} is not valid: {reason}; looking at older ones")
-    return None
 
 
 def publish(root: Path, step: int) -> Path:
@@ -141,14 +150,14 @@ def clear_debris(root: Path) -> None:
         shutil.rmtree(path)
 
 
-def rotate(root: Path, keep: int) -> list[int]:
-    """Remove what is older than the `keep` newest valid checkpoints; returns the removed steps.
+def rotate(root: Path, keep: int, *, spare: int | None = None) -> list[int]:
+    """Remove what is older than the `keep` newest valid checkpoints, `spare` excepted; returns the removed steps.
 
     Damaged folders do not count as kept, so the newest valid one always stays.
     """
     valid = [step for step in steps_in(root) if fault(folder_of(root, step), thorough=False) is None]
     kept = valid[-keep:]
-    removed = [step for step in steps_in(root) if kept and step < kept[0]]
+    removed = [step for step in steps_in(root) if kept and step < kept[0] and step != spare]
     for step in removed:
         remove(folder_of(root, step))
     return removed

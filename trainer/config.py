@@ -84,8 +84,9 @@ class OptimizerConfig:
 class MeshConfig:
     """Ranks as a grid: replicate x shard. Parameters are split along shard and copied along replicate."""
 
-    replicate: int = setting("copies of the model (usually nodes)", 1)
+    replicate: int | None = setting("copies; null: ranks / shard, or what the planner finds room for on CUDA", None)
     shard: int | None = setting("ranks a copy is split over; null: all ranks / replicate", None)
+    offload: bool = setting("weights and moments in host memory: fits more, runs slower", False)
 
     def __post_init__(self) -> None:
         _at_least("replicate", self.replicate, 1)
@@ -135,6 +136,18 @@ class LoaderConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PrometheusConfig:
+    """Figures for a monitoring system, from the first rank of each node; nothing is served unless asked for."""
+
+    port: int | None = setting("serve /metrics on this port; null: do not", None)
+    host: str = setting("address to serve on; 0.0.0.0 lets other machines read", "127.0.0.1")
+    textfile: str | None = setting("rewrite this file each step, for node_exporter; ends in .prom", None)
+
+    def __post_init__(self) -> None:
+        _at_least("port", self.port, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """Everything `trainer/train.py` can be told, --manifest apart."""
 
@@ -147,17 +160,25 @@ class TrainConfig:
     lr: float = setting("highest learning rate", 3e-4)
     schedule: ScheduleConfig = setting("learning rate over consumed examples", ScheduleConfig)
     optimizer: OptimizerConfig = setting("the update rule", OptimizerConfig)
-    precision: Literal["fp32", "bf16"] = setting("of compute; master weights and reductions stay fp32", "fp32")
+    hang_minutes: float | None = setting("no step for so long ends the rank with its stacks; null: never", 10.0)
+    precision: Literal["fp32", "bf16", "fp16"] = setting("of compute; master weights and reductions stay fp32", "fp32")
+    recompute: Literal["none", "selective", "full"] = setting("activations made again in the backward pass", "none")
+    compile: bool = setting("torch.compile, block by block", False)
+    attention: Literal["auto", "sdpa", "flex"] = setting("auto: flex on CUDA, sdpa on CPU", "auto")
+    cross_entropy: Literal["auto", "plain", "chunked"] = setting("chunked never holds all logits", "auto")
     mesh: MeshConfig = setting("ranks = replicate x shard", MeshConfig)
     checkpoint: CheckpointConfig = setting("when to save, what to keep", CheckpointConfig)
     validation: ValidationConfig = setting("perplexity on the validation split", ValidationConfig)
     loader: LoaderConfig = setting("how batches are read", LoaderConfig)
+    prometheus: PrometheusConfig = setting("figures for a monitoring system", PrometheusConfig)
 
     def __post_init__(self) -> None:
         _at_least("seed", self.seed, 0)
         _at_least("global_batch", self.global_batch, 1)
         _at_least("micro_batch", self.micro_batch, 1)
         _at_least("steps", self.steps, 1)
+        if self.hang_minutes is not None and self.hang_minutes <= 0:
+            raise ConfigError("hang_minutes", f"{self.hang_minutes} is not a time; give a positive number or null")
         if not 0.0 < self.lr < float("inf"):
             raise ConfigError("lr", f"{self.lr} cannot train; give a positive number such as 3e-4")
 

@@ -17,8 +17,8 @@ from manifests import storage
 from manifests.manifest import Dataset
 from manifests.shard import TOKENS_OFFSET, ExampleFormat
 from trainer.facts import ValidationResult
-from trainer.loss import count_labels, token_loss_sum
-from trainer.model import logits_of
+from trainer.loss import count_labels
+from trainer.model import loss_sum_of
 from trainer.parallel import Ranks
 
 
@@ -106,6 +106,6 @@ def _sums(
         if ranks.sum([stop_asked()])[0]:
             return None
         on_device = {name: column.to(ranks.device, non_blocking=True) for name, column in batch.items()}
-        sums[0] += token_loss_sum(logits_of(model, on_device), on_device["labels"])
+        sums[0] += loss_sum_of(model, on_device)
         sums[1] += count_labels(batch["labels"])
     return sums

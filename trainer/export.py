@@ -33,8 +33,8 @@ def export(model: nn.Module, plan: ModelPlan, dataset: Dataset, target: Path, ra
 
 
 def _write(weights: dict[str, Any], plan: ModelPlan, dataset: Dataset, folder: Path) -> None:
-    # A whole module with untouched memory gives the names, the ties and the config; the weights come from the shards.
-    skeleton = build_model(plan, seed=0, first=False)
+    # A module without memory gives the names, the ties and the config; the weights come from the shards.
+    skeleton = build_model(plan)
     # assign: the gathered tensors themselves become the parameters, so memory holds them once.
     skeleton.load_state_dict(weights, assign=True)
     skeleton.tie_weights()

@@ -21,6 +21,10 @@ class StepFacts:
     loss: nats a labelled token, before the update. grad_norm: before clipping. num_tokens: labelled tokens.
     tokens_in_batch: global_batch * seq_len. seconds: data wait included, validation and checkpoints not.
     applied: False where loss or norm was not finite and the weights stayed. validation: where it was this step's turn.
+
+    model_flops: of forward and backward over all ranks, recomputation not counted. peak_flops: FLOP/s of all devices
+    together. memory_peak_bytes: this rank's device, since the process began. fetched_bytes: from storage, by this rank,
+    in this step. gpu_utilisation: this rank's. None where it is not known (hardware.py).
     """
 
     step: int
@@ -36,3 +40,8 @@ class StepFacts:
     applied: bool
     num_skipped: int
     validation: ValidationResult | None = None
+    model_flops: float = 0.0
+    peak_flops: float | None = None
+    memory_peak_bytes: int | None = None
+    fetched_bytes: int = 0
+    gpu_utilisation: float | None = None

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
-from torch.distributed.fsdp import FSDPModule
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from transformers.initialization import no_init_weights
 from transformers.utils.logging import disable_progress_bar
 
-from manifests.canonical import derived_seed
 from manifests.manifest import Manifest
 from manifests.yaml_config import ConfigError
-from trainer.attention import document_mask
+from trainer.attention import IMPLEMENTATIONS, Attention, attention_mask
 from trainer.config import ModelConfig
-from trainer.parallel import Ranks, load_full_weights
+from trainer.cross_entropy import PLAIN_HEADS, linear_loss_sum, plain_head
+from trainer.loss import token_loss_sum
+from trainer.parallel import materialize
+from trainer.weights import draw_weights, read_weights
 
 # Small enough that a laptop makes several steps a second, large enough that the loss falls visibly within minutes.
 SMALL_LLAMA: dict[str, Any] = {
@@ -57,12 +59,12 @@ def plan_model(config: ModelConfig, manifest: Manifest) -> ModelPlan:
     vocab_size, seq_len = manifest.tokenizer.vocab_size, manifest.example.seq_len
     if config.path is not None:
         weights: Path | None = Path(config.path)
-        architecture = _read_config(Path(config.path), "model.path")
+        architecture = read_architecture(Path(config.path), "model.path")
         words = f"weights from {config.path}"
     else:
         weights = None
         if isinstance(config.config, str):
-            architecture = _read_config(Path(config.config), "model.config")
+            architecture = read_architecture(Path(config.config), "model.config")
             words = f"random weights, architecture from {config.config}"
         else:
             given = SMALL_LLAMA if config.config is None else config.config
@@ -80,7 +82,8 @@ def plan_model(config: ModelConfig, manifest: Manifest) -> ModelPlan:
     return ModelPlan(config=architecture, weights=weights, words=words)
 
 
-def _read_config(path: Path, where: str) -> PretrainedConfig:
+def read_architecture(path: Path, where: str) -> PretrainedConfig:
+    """The config of a Hugging Face directory or a config.json. Raises ConfigError under the name `where`."""
     if not path.exists():
         raise ConfigError(where, f"{path} does not exist; give a Hugging Face directory or a config.json")
     file = path / "config.json" if path.is_dir() else path
@@ -125,30 +128,35 @@ def _check(config: PretrainedConfig, vocab_size: int, seq_len: int) -> None:
         )
 
 
-def build_model(plan: ModelPlan, *, seed: int, first: bool) -> PreTrainedModel:
-    """The whole model on CPU in fp32. Only where `first` do the weights mean anything.
+def build_model(plan: ModelPlan, *, attention: Attention = "sdpa") -> PreTrainedModel:
+    """The module, fp32, its parameters on the meta device: names, sizes and ties without memory. Buffers are real.
 
-    Other ranks get the same module with memory that is reserved and not touched, so eight ranks on a node do not hold
-    eight copies; load_full_weights sends them their part. Random weights follow from the seed, not the world size.
+    shard_model or `materialize` gives the parameters memory, `fill` their values.
     """
-    if not first:
-        with no_init_weights():
-            model = _from_config(plan.config)
-        # Skipping the weights skips the tie as well, and the ranks would disagree about how many parameters there are.
-        model.tie_weights()
-        return model
-    if plan.weights is not None:
-        return AutoModelForCausalLM.from_pretrained(
-            plan.weights, config=plan.config, dtype=torch.float32, attn_implementation="sdpa", local_files_only=True
-        )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derived_seed("weights", seed))
-        return _from_config(plan.config)
-
-
-def _from_config(config: PretrainedConfig) -> PreTrainedModel:
     make: Any = AutoModelForCausalLM.from_config  # transformers leaves it unannotated
-    return make(config, dtype=torch.float32, attn_implementation="sdpa")
+    with no_init_weights():
+        # On CPU, where memory that nobody writes is only reserved, so that the buffers come out computed.
+        model: PreTrainedModel = make(plan.config, dtype=torch.float32, attn_implementation=IMPLEMENTATIONS[attention])
+    # Skipping the values skips the tie as well.
+    model.tie_weights()
+    materialize(model, torch.device("meta"), {})
+    return model
+
+
+def fill(model: PreTrainedModel, plan: ModelPlan, *, seed: int) -> None:
+    """Values for the parameters, sharded (collective) or plain: from plan.weights, or random ones by the seed."""
+    if plan.weights is not None:
+        read_weights(model, plan.weights)
+    else:
+        draw_weights(model, build_model(plan), seed=seed)
+
+
+def whole_model(plan: ModelPlan, *, seed: int) -> PreTrainedModel:
+    """The model on CPU in one process, filled; for those who need no ranks."""
+    model = build_model(plan)
+    materialize(model, torch.device("cpu"), {})
+    fill(model, plan, seed=seed)
+    return model
 
 
 def num_parameters(model: nn.Module) -> int:
@@ -156,21 +164,57 @@ def num_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def full_weights(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Parameter name -> the tensor itself, a tied one once; taken before sharding replaces them."""
-    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+def use_cross_entropy(model: PreTrainedModel, kind: Literal["plain", "chunked"]) -> None:
+    """Make `model(..., labels=labels)` return the sum of token losses (loss.py), computed as `kind` says.
+
+    plain: all logits at once. chunked: cross_entropy.py. Inside the model's own forward, since FSDP holds the head's
+    weights together only there. Without labels the model answers as before.
+    """
+    answer: Callable[..., Any] = model.forward
+
+    def forward(*, labels: torch.Tensor | None = None, **inputs: Any) -> Any:
+        if labels is None:
+            return answer(**inputs)
+        if kind == "plain":
+            return token_loss_sum(answer(**inputs).logits, labels)
+        head: Any = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+        return linear_loss_sum(model.base_model(**inputs).last_hidden_state, head.weight, labels)
+
+    model.forward = forward
 
 
-def spread_weights(model: FSDPModule, full: dict[str, torch.Tensor], ranks: Ranks) -> None:
-    """Rank 0's `full` weights into every rank's shard."""
-    load_full_weights(model, full if ranks.is_first else None, ranks)  # type: ignore[arg-type]  # an FSDPModule is a Module
+def choose_cross_entropy(
+    asked: Literal["auto", "plain", "chunked"], model: PreTrainedModel
+) -> Literal["plain", "chunked"]:
+    """auto: chunked where the architecture's head is known to be plain; asked for elsewhere it is a ConfigError."""
+    if asked == "chunked" and not plain_head(model):
+        raise ConfigError(
+            "cross_entropy",
+            f"chunked is known to be right for {', '.join(PLAIN_HEADS)}, and this is {model.config.model_type};"
+            " give plain or auto",
+        )
+    if asked == "auto":
+        return "chunked" if plain_head(model) else "plain"
+    return asked
+
+
+def loss_sum_of(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The sum of token losses of a loader batch on the model's device: float64, with gradient (use_cross_entropy)."""
+    loss: torch.Tensor = model(**_inputs(model, batch), labels=batch["labels"])
+    return loss
 
 
 def logits_of(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     """(rows, seq_len, vocab) logits of a loader batch on the model's device; no token sees another document."""
-    return model(
-        input_ids=batch["input_ids"],
-        attention_mask=document_mask(batch["document_ids"]),
-        position_ids=batch["position_ids"],
-        use_cache=False,
-    ).logits
+    logits: torch.Tensor = model(**_inputs(model, batch)).logits
+    return logits
+
+
+def _inputs(model: nn.Module, batch: dict[str, torch.Tensor]) -> dict[str, Any]:
+    config: Any = model.config
+    return {
+        "input_ids": batch["input_ids"],
+        "attention_mask": attention_mask(config._attn_implementation, batch["document_ids"]),
+        "position_ids": batch["position_ids"],
+        "use_cache": False,
+    }

@@ -48,12 +48,18 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
         group["lr"] = rate
 
 
-def clip(parameters: Iterable[nn.Parameter], largest: float | None) -> float:
+def clip(parameters: Iterable[nn.Parameter], largest: float | None, loss_scale: float = 1.0) -> float:
     """The norm of the whole gradient over all ranks (the same float on each), and gradients scaled down to `largest`.
+
+    loss_scale: what the loss was multiplied by; gradients are divided by it first.
 
     A NaN or infinity anywhere makes the norm NaN or infinite on every rank: it is made by an all-reduce.
     """
     with_gradient = [parameter for parameter in parameters if parameter.grad is not None]
+    if loss_scale != 1.0:
+        for parameter in with_gradient:
+            assert parameter.grad is not None
+            parameter.grad.mul_(1.0 / loss_scale)
     norm = torch.nn.utils.get_total_norm([p.grad for p in with_gradient if p.grad is not None])
     if isinstance(norm, DTensor):
         # Without this each rank would see, and clip by, the norm of its own shard (pytorch#170862).

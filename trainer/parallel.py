@@ -6,30 +6,46 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed import HashStore, Store  # type: ignore[attr-defined]  # public, missing from torch's stubs
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.rendezvous import rendezvous
+from torch.distributed.tensor import DTensor
+from transformers import PreTrainedModel
 
 from manifests.errors import UserError
 from manifests.yaml_config import ConfigError
+from trainer.blocks import Recompute, blocks, prepare_block
 from trainer.config import MeshConfig
+from trainer.rendezvous import fresh_store
 
 T = TypeVar("T")
+Precision = Literal["fp32", "bf16", "fp16"]
+Memory = dict[nn.Parameter, nn.Parameter]
+
+
+class RankError(RuntimeError):
+    """Some rank could not do its part of common work; which, and why. Raised on all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """Who this process is among all of them, as torchrun says; alone, it is rank 0 of 1."""
+    """Who this process is among all of them, as torchrun says; alone, it is rank 0 of 1.
+
+    group: the processes' way to each other; None is the default group. Two threads must not share one.
+    """
 
     rank: int
     local_rank: int
     world_size: int
     device: torch.device
+    group: dist.ProcessGroup | None = None
 
     @property
     def is_first(self) -> bool:
@@ -38,13 +54,13 @@ class Ranks:
     def sum(self, values: Sequence[int]) -> list[int]:
         """Whole numbers summed over all ranks, through host memory: no wait for the GPU."""
         tensor = torch.tensor(values, dtype=torch.int64)
-        dist.all_reduce(tensor)
+        dist.all_reduce(tensor, group=self.group)
         return [int(value) for value in tensor]
 
     def share(self, value: Any) -> Any:
         """Rank 0's value on every rank; what other ranks pass is ignored."""
         box = [value if self.is_first else None]
-        dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
+        dist.broadcast_object_list(box, src=0, group=self.group, device=torch.device("cpu"))
         return box[0]
 
     def decide(self, choose: Callable[[], T]) -> T:
@@ -63,8 +79,24 @@ class Ranks:
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value, in rank order, on every rank."""
         values: list[Any] = [None] * self.world_size
-        dist.all_gather_object(values, value)
+        dist.all_gather_object(values, value, group=self.group)
         return values
+
+    def together(self, work: Callable[[], T]) -> list[T]:
+        """Collective: `work` on every rank, the results in rank order. Where one fails, RankError on every rank."""
+        try:
+            mine: tuple[T | None, str | None] = (work(), None)
+        except Exception as error:
+            mine = (None, f"rank {self.rank}: {type(error).__name__}: {error}")
+        outcomes = self.gather(mine)
+        failures = [failure for _, failure in outcomes if failure is not None]
+        if failures:
+            raise RankError("; ".join(failures))
+        return [value for value, _ in outcomes]
+
+    def beside(self) -> Ranks:
+        """Collective: the same ranks with a group of their own over host memory, for a thread beside the training."""
+        return replace(self, group=dist.new_group(backend="gloo"))
 
 
 @contextmanager
@@ -79,12 +111,18 @@ def process_group() -> Iterator[Ranks]:
         backend = "cpu:gloo,cuda:nccl"
     else:
         device, backend = torch.device("cpu"), "gloo"
-    alone = None if "RANK" in os.environ else dist.HashStore()  # type: ignore[attr-defined]  # public, missing from torch's stubs
-    dist.init_process_group(backend, store=alone, rank=rank, world_size=world_size)
+    dist.init_process_group(backend, store=_store(rank, world_size), rank=rank, world_size=world_size)
     try:
         yield Ranks(rank=rank, local_rank=local_rank, world_size=world_size, device=device)
     finally:
         dist.destroy_process_group()
+
+
+def _store(rank: int, world_size: int) -> Store:
+    if "RANK" not in os.environ:
+        return HashStore()
+    shared, _, _ = next(rendezvous("env://"))
+    return fresh_store(shared, rank, world_size)
 
 
 def leave(code: int) -> NoReturn:
@@ -100,29 +138,55 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def make_mesh(config: MeshConfig, ranks: Ranks) -> DeviceMesh:
-    """The (replicate, shard) mesh as FSDP2 wants it. Raises ConfigError when the grid is not the world."""
-    shard = config.shard if config.shard is not None else ranks.world_size // config.replicate
-    if config.replicate * shard != ranks.world_size:
+def grid(config: MeshConfig, world_size: int) -> tuple[int, int]:
+    """(replicate, shard), what was left open filled in. Raises ConfigError when the product is not the world."""
+    replicate = config.replicate if config.replicate is not None else max(1, world_size // (config.shard or world_size))
+    shard = config.shard if config.shard is not None else max(1, world_size // replicate)
+    if replicate * shard != world_size:
         raise ConfigError(
             "mesh",
-            f"replicate {config.replicate} x shard {shard} is {config.replicate * shard} ranks and torchrun"
-            f" started {ranks.world_size}; make the product equal",
+            f"replicate {replicate} x shard {shard} is {replicate * shard} ranks and torchrun"
+            f" started {world_size}; make the product equal",
         )
-    mesh = init_device_mesh(ranks.device.type, (config.replicate, shard), mesh_dim_names=("replicate", "shard"))
+    return replicate, shard
+
+
+def make_mesh(config: MeshConfig, ranks: Ranks) -> DeviceMesh:
+    """The (replicate, shard) mesh as FSDP2 wants it. Raises ConfigError when the grid is not the world."""
+    replicate, shard = grid(config, ranks.world_size)
+    mesh = init_device_mesh(ranks.device.type, (replicate, shard), mesh_dim_names=("replicate", "shard"))
     # One copy: the flat mesh is plain FSDP; the 2-D one would add an all-reduce among one rank to every step.
-    return mesh if config.replicate > 1 else mesh["shard"]
+    return mesh if replicate > 1 else mesh["shard"]
 
 
-def shard_model(model: nn.Module, mesh: DeviceMesh, precision: Literal["fp32", "bf16"]) -> FSDPModule:
-    """Split the fp32 weights of `model` (Hugging Face) over `mesh`, in place: one group a block, one for the rest."""
-    compute = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
-    policy = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32)
-    blocks = set(getattr(model, "_no_split_modules", None) or ())
-    for module in model.modules():
-        if type(module).__name__ in blocks:
-            fully_shard(module, mesh=mesh, mp_policy=policy)
-    fully_shard(model, mesh=mesh, mp_policy=policy)
+def shard_model(
+    model: PreTrainedModel,
+    mesh: DeviceMesh,
+    precision: Precision,
+    *,
+    offload: bool = False,
+    recompute: Recompute = "none",
+    compiled: bool = False,
+) -> FSDPModule:
+    """Split `model` (model.build_model) over `mesh`, in place, as fp32 shards without values: a group a block, one for
+    the rest. The device holds at most one group of whole parameters at a time.
+
+    precision: of compute. offload: shards and moments live in host memory. recompute, compiled: blocks.prepare_block.
+    """
+    compute = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    settings: dict[str, Any] = {
+        "mesh": mesh,
+        "mp_policy": MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32),
+        "offload_policy": CPUOffloadPolicy(pin_memory=mesh.device_type == "cuda") if offload else OffloadPolicy(),
+    }
+    device = torch.device(mesh.device_type)
+    memory: Memory = {}
+    for block in blocks(model):
+        prepare_block(block, recompute=recompute, compiled=compiled)
+        materialize(block, device, memory)
+        fully_shard(block, **settings)
+    materialize(model, device, memory)
+    fully_shard(model, **settings)
     for module in model.modules():
         if isinstance(module, FSDPModule):
             # Our loss is already divided by the global token count, so gradients are summed, never averaged. Both
@@ -133,6 +197,21 @@ def shard_model(model: nn.Module, mesh: DeviceMesh, precision: Literal["fp32", "
     return cast(FSDPModule, model)
 
 
+def materialize(module: nn.Module, device: torch.device, memory: Memory) -> None:
+    """Replace parameters of `module` by ones without values on `device`: of none, from the meta device, or back to it.
+
+    memory: what was replaced by what, filled here; the same one for a whole model keeps tied parameters tied (a tie is
+    one object under two names, and torch's to_empty makes two of it).
+    """
+    for part in module.modules():
+        for name, parameter in part.named_parameters(recurse=False, remove_duplicate=False):
+            if parameter.device == device or isinstance(parameter, DTensor):
+                continue
+            if parameter not in memory:
+                memory[parameter] = nn.Parameter(torch.empty_like(parameter, device=device))
+            setattr(part, name, memory[parameter])
+
+
 def exchange_on(model: FSDPModule, *, last: bool) -> None:
     """Call before each micro-batch's forward. Replicas all-reduce once a step, after the last one.
 
@@ -140,22 +219,3 @@ def exchange_on(model: FSDPModule, *, last: bool) -> None:
     """
     model.set_requires_all_reduce(last)
     model.set_is_last_backward(last)
-
-
-def load_full_weights(model: nn.Module, full: dict[str, torch.Tensor] | None, ranks: Ranks) -> None:
-    """Fill the sharded `model` from rank 0's `full` weights (parameter name -> CPU tensor; None elsewhere).
-
-    One parameter travels at a time, so no device ever holds more than one of them whole.
-    """
-    from torch.distributed.tensor import DTensor, distribute_tensor
-
-    for name, parameter in model.named_parameters():
-        assert isinstance(parameter, DTensor)
-        if full is not None:
-            whole = full[name].to(ranks.device)
-        else:
-            whole = torch.empty(parameter.shape, dtype=parameter.dtype, device=ranks.device)
-        dist.broadcast(whole, src=0)
-        with torch.no_grad():
-            # src_data_rank=None: every rank cuts its own piece from what it has just received.
-            parameter.copy_(distribute_tensor(whole, parameter.device_mesh, parameter.placements, src_data_rank=None))

@@ -16,34 +16,52 @@ import torch
 from torch import nn
 
 from loader import Loader
+from manifests import storage
 from manifests.manifest import Dataset
 from manifests.yaml_config import ConfigError, as_plain
-from trainer import compatibility, rng
+from trainer import announce, compatibility, rng
+from trainer.attention import choose_attention
 from trainer.checkpoint import Checkpoints, Saved
 from trainer.code_version import code_version
-from trainer.config import TrainConfig
+from trainer.config import MeshConfig, TrainConfig
 from trainer.evaluate import ValidationSet, evaluate
+from trainer.exporter import make_publisher
 from trainer.facts import StepFacts
-from trainer.journal import Journal, step_line
-from trainer.model import ModelPlan, build_model, full_weights, num_parameters, plan_model, spread_weights
+from trainer.hardware import device_name, peak_flops
+from trainer.journal import Journal
+from trainer.model import (
+    ModelPlan,
+    build_model,
+    choose_cross_entropy,
+    fill,
+    num_parameters,
+    plan_model,
+    use_cross_entropy,
+)
+from trainer.observer import History, Observer
 from trainer.optimizer import make_optimizer
 from trainer.output_lock import OutputLock
 from trainer.parallel import Ranks, make_mesh, shard_model
+from trainer.plan.cluster import Cluster, Cut
+from trainer.plan.mesh import choose_replicas
+from trainer.plan.shape import Shape, shape_of
 from trainer.progress import Progress
 from trainer.schedule import Schedule, scaled_rate, warmup_examples
 from trainer.signals import EXIT_RESUME_ME, StopSignal
 from trainer.stream import StepStream, batch_digest
+from trainer.watchdog import Watchdog
 
 # A first try must make many steps even of a small corpus; a real run states its batch.
 _DEFAULT_GLOBAL_BATCH = 8
+# A write that takes longer is stuck. The reference case's 112 GB take 5 minutes at 0.4 GB/s.
+_LONGEST_WRITE_MINUTES = 60.0
+# How long a run that fails waits for its threads to leave the output folder.
+_GOODBYE_S = 5.0
 
 
 @dataclass(kw_only=True)
 class Run:
-    """The parts of a run; `progress` is where it stands. Only rank 0 has a journal.
-
-    unvalidated: a step whose validation a signal cut short. began: time.perf_counter() at `first_step`, this process's.
-    """
+    """The parts of a run; `progress` is where it stands. unvalidated: a step whose validation a signal cut short."""
 
     config: TrainConfig
     dataset: Dataset
@@ -57,15 +75,16 @@ class Run:
     stream: StepStream
     validation: ValidationSet
     checkpoints: Checkpoints
-    journal: Journal | None
+    watchdog: Watchdog
+    observer: Observer
+    flops_per_token: float
+    peak_flops: float | None
     lock: OutputLock
     facts: dict[str, Any]
     num_steps: int
     global_batch: int
     progress: Progress
     unvalidated: StepFacts | None
-    first_step: int
-    began: float
     say: Callable[[str], None]
 
     @property
@@ -90,39 +109,54 @@ class Run:
         """
         self.unvalidated = None
         if self._validates_after(facts.step):
-            validation = evaluate(self.model, self.validation, self.ranks, lambda: stop.asked)
+            with self.observer.spending("evaluation"):
+                validation = evaluate(self.model, self.validation, self.ranks, lambda: self._is_asked(stop))
             if validation is None:
                 self.unvalidated = facts
-                self.save()
+                self.save(must=True)
                 return False
             facts = replace(facts, validation=validation)
-        if self.journal is not None:
-            self.journal.write(facts)
-            steps_done = max(1, facts.step - self.first_step)
-            seconds_left = (self.num_steps - facts.step) * (time.perf_counter() - self.began) / steps_done
-            self.say(step_line(facts, num_steps=self.num_steps, seconds_left=seconds_left))
+        self.observer.concluded(facts)
         return True
 
+    def _is_asked(self, stop: StopSignal) -> bool:
+        self.watchdog.beat()
+        return stop.asked
+
     def stopped(self, stop: StopSignal) -> int:
-        """The exit code of a run that was asked to stop and has saved."""
+        """Collective: the exit code of a run that was asked to stop and has begun to save, once that is done."""
+        if not self.finish_saving():
+            return 1
+        self.observer.ended(stop.name or "a signal")
         self.say(
             f"stopped by {stop.name or 'a signal'} after step {self.progress.step}; the same command resumes there"
         )
         return EXIT_RESUME_ME
 
-    def close(self) -> None:
-        self.loader.close()
-        if self.journal is not None:
-            self.journal.close()
-        self.lock.release()
+    def finish_saving(self) -> bool:
+        """Collective: wait for the last save and its copy; whether it is durable here."""
+        self.watchdog.beat(extra_minutes=_LONGEST_WRITE_MINUTES)
+        with self.observer.spending("save"):
+            is_saved = self.checkpoints.finish()
+            self.checkpoints.finish_copies(self.watchdog.beat)
+        return is_saved
 
-    def save(self) -> None:
-        """Collective: a checkpoint of where the run stands, its metrics made durable first."""
-        if self.journal is not None:
-            self.journal.sync()
-        owed = None if self.unvalidated is None else asdict(self.unvalidated)
-        state = Saved(progress=self.progress, loader=self.loader.state_dict(), facts=self.facts, unvalidated=owed)
-        self.checkpoints.save(self.model, self.optimizer, state)
+    def close(self) -> None:
+        self.watchdog.rest()
+        self.loader.close()
+        # A thread that still writes there holds the lock until the process ends.
+        if self.checkpoints.let_go(_GOODBYE_S):
+            self.observer.close()
+            self.lock.release()
+
+    def save(self, *, must: bool) -> None:
+        """Collective: begin a checkpoint of where the run stands, its metrics made durable first."""
+        if must:  # it waits for the one in flight
+            self.watchdog.beat(extra_minutes=_LONGEST_WRITE_MINUTES)
+        with self.observer.spending("save"):
+            owed = None if self.unvalidated is None else asdict(self.unvalidated)
+            state = Saved(progress=self.progress, loader=self.loader.state_dict(), facts=self.facts, unvalidated=owed)
+            self.checkpoints.save(self.model, self.optimizer, state, must=must, before_rename=self.observer.sync)
 
 
 def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
@@ -133,7 +167,6 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
     lock = OutputLock(output)
     ranks.decide(lock.acquire)
     plan = plan_model(config.model, dataset.manifest)
-    mesh = make_mesh(config.mesh, ranks)
     loader = _make_loader(config, dataset, ranks)
     global_batch = loader.state_dict()["global_batch"]
     config = replace(config, global_batch=global_batch)
@@ -146,21 +179,30 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
         loader.load_state_dict(saved.loader)
     num_steps = config.steps if config.steps is not None else loader.steps_per_epoch
 
-    _say_data(say, dataset)
-    model: nn.Module = build_model(plan, seed=config.seed, first=ranks.is_first)
+    announce.data(say, dataset)
+    model = build_model(plan, attention=choose_attention(config.attention, ranks.device))
+    shape = shape_of(model)
+    mesh = make_mesh(_choose_mesh(config, shape, dataset, ranks, say), ranks)
     say(f"model: {num_parameters(model):,} parameters, {plan.words}")
-    weights = full_weights(model)
-    sharded = shard_model(model, mesh, config.precision)
-    spread_weights(sharded, weights, ranks)
-    del weights
+    use_cross_entropy(model, choose_cross_entropy(config.cross_entropy, model))
+    shard_model(
+        model,
+        mesh,
+        config.precision,
+        offload=config.mesh.offload,
+        recompute=config.recompute,
+        compiled=config.compile,
+    )
+    if found is None:
+        fill(model, plan, seed=config.seed)
     model.train()
     optimizer = make_optimizer(model, config.optimizer)
     rng.seed_all(config.seed, 0, ranks.rank)
     if found is not None:
         checkpoints.load(found, model, optimizer, seed=config.seed)
-    progress = saved.progress if saved is not None else Progress()
-    _say_start(say, folder, progress, notes)
-    _say_batch(say, config, loader, dataset, ranks, num_steps)
+    progress = (saved.progress if saved is not None else Progress()).in_precision(config.precision)
+    announce.start(say, folder, progress, notes)
+    announce.batch(say, config, loader, dataset, ranks, num_steps)
 
     return Run(
         config=config,
@@ -175,15 +217,16 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
         stream=StepStream(loader),
         validation=ValidationSet(dataset=dataset, micro_batch=config.micro_batch),
         checkpoints=checkpoints,
-        journal=_open_journal(output, facts, progress) if ranks.is_first else None,
+        watchdog=Watchdog(config.hang_minutes),
+        flops_per_token=shape.flops_per_token(dataset.manifest.example.seq_len),
+        peak_flops=_peak_of_all(ranks, config.precision),
+        observer=_open_observer(config, output, facts, progress, ranks, num_steps, say),
         lock=lock,
         facts=facts,
         num_steps=num_steps,
         global_batch=global_batch,
         progress=progress,
         unvalidated=StepFacts(**saved.unvalidated) if saved is not None and saved.unvalidated is not None else None,
-        first_step=progress.step,
-        began=time.perf_counter(),
         say=say,
     )
 
@@ -268,51 +311,66 @@ def _facts(config: TrainConfig, dataset: Dataset, ranks: Ranks, plan: ModelPlan)
     return {
         "config": as_plain(config),
         "manifest": {"name": manifest.name, "version": manifest.version, "digest": manifest.digest},
+        "manifest_url": storage.absolute(dataset.url),
         "model": plan.architecture,
         "world_size": ranks.world_size,
         "code": ranks.decide(code_version),
     }
 
 
-def _open_journal(output: Path, facts: dict[str, Any], progress: Progress) -> Journal:
-    (output / "run.json").write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return Journal(output / "metrics.jsonl", resumed_step=progress.step)
-
-
-def _say_data(say: Callable[[str], None], dataset: Dataset) -> None:
-    manifest = dataset.manifest
-    digest, seq_len = manifest.digest[:19], manifest.example.seq_len
-    splits = ", ".join(f"{name} {split.num_examples:,}" for name, split in sorted(manifest.splits.items()))
-    say(f"data: {manifest.name} {manifest.version} ({digest}), examples of {seq_len} tokens: {splits}")
-    validation = manifest.splits.get("validation")
-    if validation is None or not validation.num_examples:
-        say("validation: skipped, the manifest has no validation examples")
-
-
-def _say_start(say: Callable[[str], None], folder: Path | None, progress: Progress, notes: list[str]) -> None:
-    if folder is None:
-        say("starting from step 0")
-        return
-    say(f"resumed from {folder}: step {progress.step}, {progress.examples_consumed:,} examples consumed")
-    for note in notes:
-        say(note)
-
-
-def _say_batch(
-    say: Callable[[str], None], config: TrainConfig, loader: Loader, dataset: Dataset, ranks: Ranks, num_steps: int
-) -> None:
-    seq_len, rows = dataset.manifest.example.seq_len, loader.rows_per_step * ranks.world_size
-    filler = rows - loader.state_dict()["global_batch"]
-    say(
-        f"tokens per step: {ranks.world_size} ranks x micro-batch {config.micro_batch} x accumulation"
-        f" {loader.micro_batches_per_step} x seq_len {seq_len} = {rows * seq_len:,}"
-        + (
-            f" ({filler} of the {rows} rows are filler: give ranks x micro_batch that divides global_batch)"
-            if filler
-            else ""
-        )
+def _choose_mesh(
+    config: TrainConfig, shape: Shape, dataset: Dataset, ranks: Ranks, say: Callable[[str], None]
+) -> MeshConfig:
+    """The mesh asked for; where replicate is left open and there are several nodes of GPUs, the planner's."""
+    inside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    left_open = config.mesh.replicate is None and config.mesh.shard is None
+    if not left_open or ranks.device.type != "cuda" or ranks.world_size == inside:
+        return config.mesh
+    cluster = Cluster(
+        num_nodes=ranks.world_size // inside,
+        gpus_per_node=inside,
+        gpu_bytes=torch.cuda.get_device_properties(ranks.device).total_memory,
     )
-    say(
-        f"steps: {num_steps:,} of {loader.steps_per_epoch:,} an epoch, on {ranks.world_size} x {ranks.device.type},"
-        f" {config.precision}"
+    assert config.global_batch is not None  # prepare has filled it in
+    cut = Cut(
+        seq_len=dataset.manifest.example.seq_len,
+        global_batch=config.global_batch,
+        micro_batch=config.micro_batch,
+        recompute=config.recompute,
+        cross_entropy="plain" if config.cross_entropy == "plain" else "chunked",
+        compute_bytes=4 if config.precision == "fp32" else 2,
+    )
+    replicas, reason = choose_replicas(shape, cluster, cut)
+    say(f"mesh: {replicas} x {ranks.world_size // replicas}: {reason}")
+    return replace(config.mesh, replicate=replicas)
+
+
+def _peak_of_all(ranks: Ranks, precision: str) -> float | None:
+    """FLOP/s of all devices together; None where one of them is not in the table."""
+    peaks = ranks.gather(peak_flops(device_name(ranks.device), precision))
+    known = [peak for peak in peaks if peak is not None]
+    return sum(known) if len(known) == len(peaks) else None
+
+
+def _open_observer(
+    config: TrainConfig,
+    output: Path,
+    facts: dict[str, Any],
+    progress: Progress,
+    ranks: Ranks,
+    num_steps: int,
+    say: Callable[[str], None],
+) -> Observer:
+    journal = history = None
+    if ranks.is_first:
+        (output / "run.json").write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        journal = Journal(output / "metrics.jsonl", resumed_step=progress.step)
+        history = History(output / "timeline.jsonl", step=progress.step, world_size=ranks.world_size)
+    return Observer(
+        journal=journal,
+        history=history,
+        publisher=make_publisher(config.prometheus, rank=ranks.rank, local_rank=ranks.local_rank),
+        say=say,
+        first_step=progress.step,
+        num_steps=num_steps,
     )

@@ -11,8 +11,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 
-from trainer.loss import token_loss_sum
-from trainer.model import logits_of
+from trainer.model import loss_sum_of
 from trainer.optimizer import clip, set_rate
 from trainer.parallel import exchange_on
 
@@ -35,8 +34,9 @@ def train_step(
     rate: float,
     clip_norm: float | None,
     device: torch.device,
+    loss_scale: float = 1.0,
 ) -> StepResult:
-    """Forward, backward, clip, update. `num_tokens`: labelled tokens of the step over all ranks.
+    """Forward, backward, clip, update. `num_tokens`: labelled tokens of the step over all ranks. loss_scale: of fp16.
 
     Every rank must pass equally many micro-batches. A loss or norm that is not finite leaves the weights as they are;
     all ranks decide alike, since both figures come out of an all-reduce, which spreads a NaN to everyone.
@@ -47,11 +47,11 @@ def train_step(
             exchange_on(model, last=index == len(micro_batches) - 1)
         on_device = {name: column.to(device, non_blocking=True) for name, column in batch.items()}
         # A step of filler only (no label anywhere) has loss 0, not 0 / 0.
-        loss = token_loss_sum(logits_of(model, on_device), on_device["labels"]) / max(1, num_tokens)
-        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it unannotated
+        loss = loss_sum_of(model, on_device) / max(1, num_tokens)
+        (loss * loss_scale).backward()  # type: ignore[no-untyped-call]  # torch leaves it unannotated
         total += loss.detach()
     dist.all_reduce(total)
-    grad_norm = clip(model.parameters(), clip_norm)
+    grad_norm = clip(model.parameters(), clip_norm, loss_scale)
     loss_value = float(total)
     applied = math.isfinite(loss_value) and math.isfinite(grad_norm)
     if applied:

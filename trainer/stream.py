@@ -15,15 +15,17 @@ from trainer.loss import count_labels
 
 @dataclass(frozen=True, kw_only=True)
 class StepData:
-    """One step's data. micro_batches, num_labels and wait_s are this rank's; examples are the whole global batch's.
+    """One step's data. All but examples, which are the whole global batch's, is this rank's.
 
-    examples: (shard number in the manifest, example number in the shard), in the order of order.md.
+    examples: (shard number in the manifest, example number in the shard), in the order of order.md. fetched_bytes: that
+    came from storage since the step before.
     """
 
     micro_batches: list[dict[str, torch.Tensor]]
     num_labels: int
     examples: list[tuple[int, int]]
     wait_s: float
+    fetched_bytes: int
 
 
 class StepStream:
@@ -32,6 +34,7 @@ class StepStream:
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
         self._batches = self._forever()
+        self._fetched_before = 0
 
     def _forever(self) -> Iterator[dict[str, torch.Tensor]]:
         while True:
@@ -43,7 +46,15 @@ class StepStream:
         micro_batches = [next(self._batches) for _ in range(self._loader.micro_batches_per_step)]
         wait_s = time.perf_counter() - started
         num_labels = sum(count_labels(batch["labels"]) for batch in micro_batches)
-        return StepData(micro_batches=micro_batches, num_labels=num_labels, examples=examples, wait_s=wait_s)
+        fetched = self._loader.counters.bytes_fetched
+        fetched_bytes, self._fetched_before = fetched - self._fetched_before, fetched
+        return StepData(
+            micro_batches=micro_batches,
+            num_labels=num_labels,
+            examples=examples,
+            wait_s=wait_s,
+            fetched_bytes=fetched_bytes,
+        )
 
 
 def batch_digest(examples: Sequence[tuple[int, int]], shard_sha256: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ from manifests.manifest import Dataset, load
 from trainer.config import TrainConfig, load_config
 from trainer.export import export
 from trainer.facts import StepFacts
+from trainer.hardware import memory_peak_bytes, utilisation
 from trainer.parallel import leave, process_group
 from trainer.run import Run, prepare
 from trainer.signals import StopSignal, die_with_launcher
@@ -50,6 +51,7 @@ def train(run: Run, stop: StopSignal) -> int:
     if run.unvalidated is not None and not run.conclude(run.unvalidated, stop):
         return run.stopped(stop)
     while run.progress.step < run.num_steps:
+        run.watchdog.beat()
         started = time.perf_counter()
         data = run.stream.next()
         # One small exchange a step: the tokens the loss is divided by, who was asked to stop, and rank 0's clock.
@@ -57,7 +59,7 @@ def train(run: Run, stop: StopSignal) -> int:
             [data.num_labels, stop.asked, ranks.is_first and run.checkpoints.is_due_by_time]
         )
         if num_stops or save_is_due:
-            run.save()
+            run.save(must=bool(num_stops))
         if num_stops:
             return run.stopped(stop)
 
@@ -70,6 +72,7 @@ def train(run: Run, stop: StopSignal) -> int:
             rate=rate,
             clip_norm=config.optimizer.clip_norm,
             device=ranks.device,
+            loss_scale=run.progress.loss_scale.factor if run.progress.loss_scale is not None else 1.0,
         )
         run.loader.advance()
         run.progress = run.progress.after(num_examples=run.global_batch, applied=result.applied)
@@ -86,17 +89,28 @@ def train(run: Run, stop: StopSignal) -> int:
             data_wait_s=data.wait_s,
             applied=result.applied,
             num_skipped=run.progress.num_skipped,
+            model_flops=run.flops_per_token * run.tokens_in_batch,
+            peak_flops=run.peak_flops,
+            memory_peak_bytes=memory_peak_bytes(ranks.device),
+            fetched_bytes=data.fetched_bytes,
+            gpu_utilisation=utilisation(ranks.device),
         )
+        run.observer.step(facts)
         if not run.conclude(facts, stop):
             return run.stopped(stop)
         if run.progress.num_skipped_in_a_row >= config.optimizer.max_skipped:
             raise NotFiniteError(_what_was_not_finite(run, data.examples))
-        if run.checkpoints.is_due_by_steps(run.progress.step) or run.progress.step == run.num_steps:
-            run.save()
+        is_last = run.progress.step == run.num_steps
+        if is_last or run.checkpoints.is_due_by_steps(run.progress.step):
+            run.save(must=is_last)
 
+    is_saved = run.finish_saving()
+    run.watchdog.rest()  # one rank gathers and writes the whole model, which takes as long as it takes
     export(run.model, run.plan, run.dataset, run.output / "final", ranks)
+    run.observer.ended("done")
     run.say(f"done: {run.progress.step} steps; the model is in {run.output / 'final'}")
-    return 0
+    run.say(run.observer.summary())
+    return 0 if is_saved else 1
 
 
 def _what_was_not_finite(run: Run, examples: list[tuple[int, int]]) -> str:
@@ -130,7 +144,8 @@ def main(arguments: list[str] | None = None) -> int:
             # All leave together: a rank that takes its connections down while another still uses them can abort it.
             ranks.sum([0])
             return code
-        except NotFiniteError as error:
+        except NotFiniteError as error:  # on all ranks
+            run.finish_saving()
             run.say(f"train.py: {error}")
             return 1
         finally:

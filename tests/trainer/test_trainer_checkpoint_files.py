@@ -20,8 +20,8 @@ def make(root: Path, step: int, content: bytes = b"weights") -> Path:
     return files.publish(root, step)
 
 
-def unwanted(line: str) -> None:
-    pytest.fail(f"nothing to complain about, and yet: {line}")
+def valid(root: Path) -> list[int]:
+    return [step for step in files.steps_in(root) if files.fault(files.folder_of(root, step), thorough=True) is None]
 
 
 def test_a_published_checkpoint_is_valid_and_its_list_tells_every_file(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_an_unfinished_save_is_no_checkpoint_and_is_cleared_away(tmp_path: Path)
     unfinished = files.unfinished_folder_of(tmp_path, 20)
     unfinished.mkdir()
     (unfinished / "a.bin").write_bytes(b"half")
-    assert files.newest_valid(tmp_path, unwanted) == 10
+    assert valid(tmp_path) == [10]
     files.clear_debris(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["step-10"]
 
@@ -57,23 +57,20 @@ def test_an_unfinished_save_is_no_checkpoint_and_is_cleared_away(tmp_path: Path)
         (lambda folder: (folder / "files.json").write_text('[{"p": 1}]'), "its list of files cannot be read"),
     ],
 )
-def test_a_damaged_checkpoint_is_named_with_its_fault_and_the_older_one_is_taken(
-    tmp_path: Path, damage: Callable[[Path], object], word: str
-) -> None:
-    make(tmp_path, 10)
-    damage(make(tmp_path, 20))
-    said: list[str] = []
-    assert files.newest_valid(tmp_path, said.append) == 10
-    assert len(said) == 1
-    assert said[0].startswith("checkpoint step-20 is not valid: ")
-    assert word in said[0]
+def test_a_damaged_checkpoint_tells_its_fault(tmp_path: Path, damage: Callable[[Path], object], word: str) -> None:
+    folder = make(tmp_path, 20)
+    damage(folder)
+    reason = files.fault(folder, thorough=True)
+    assert reason is not None
+    assert word in reason
 
 
 def test_rotation_keeps_the_newest_and_never_counts_a_damaged_one(tmp_path: Path) -> None:
     for step in (5, 10, 20, 100):
         make(tmp_path, step)
     (make(tmp_path, 110) / "a.bin").write_bytes(b"")
-    assert files.rotate(tmp_path, keep=2) == [5, 10]
+    assert files.rotate(tmp_path, keep=2, spare=5) == [10]
+    assert files.rotate(tmp_path, keep=2) == [5]
     assert files.steps_in(tmp_path) == [20, 100, 110]
 
 
@@ -82,13 +79,13 @@ def test_rotation_never_removes_the_only_valid_checkpoint(tmp_path: Path) -> Non
     for step in (20, 30, 40):
         (make(tmp_path, step) / "files.json").unlink()
     assert files.rotate(tmp_path, keep=1) == []
-    assert files.newest_valid(tmp_path, lambda _: None) == 10
+    assert valid(tmp_path) == [10]
 
 
 def test_a_damaged_folder_in_the_way_is_replaced(tmp_path: Path) -> None:
     (make(tmp_path, 10) / "a.bin").unlink()
     make(tmp_path, 10)
-    assert files.newest_valid(tmp_path, unwanted) == 10
+    assert valid(tmp_path) == [10]
 
 
 def test_steps_are_ordered_as_numbers_and_other_names_ignored(tmp_path: Path) -> None:
@@ -107,26 +104,53 @@ def there(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def test_the_copy_comes_back_equal_and_older_copies_go(tmp_path: Path, there: str) -> None:
     here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
-    assert remote.newest(there) is None
+    assert (remote.pointer(there), remote.steps_in(there)) == (None, [])
     for step in (1, 2, 3):
         remote.replicate(make(here, step, content=b"step %d" % step), step, there, keep=2)
-    assert remote.newest(there) == 3
+    assert (remote.pointer(there), remote.steps_in(there)) == (3, [2, 3])
     names = {found.url.removeprefix(there) for found in storage.list_objects(there)}
     assert names == {"/latest.json"} | {
         f"/step-{step}/{name}" for step in (2, 3) for name in ("a.bin", "files.json", "inner/b.bin")
     }
-    elsewhere.mkdir()
-    assert remote.fetch(there, 3, elsewhere, unwanted)
+    assert remote.fault(there, 3, thorough=True) is None
+    assert remote.fetch(there, 3, elsewhere) is None
     assert (elsewhere / "step-3" / "a.bin").read_bytes() == b"step 3"
-    assert files.newest_valid(elsewhere, unwanted) == 3
+    assert valid(elsewhere) == [3]
 
 
-def test_a_damaged_copy_is_not_taken(tmp_path: Path) -> None:
-    here, there, elsewhere = tmp_path / "here", tmp_path / "there", tmp_path / "elsewhere"
-    remote.replicate(make(here, 1), 1, str(there), keep=2)
-    (there / "step-1" / "a.bin").write_bytes(b"weightz")
-    elsewhere.mkdir()
-    said: list[str] = []
-    assert not remote.fetch(str(there), 1, elsewhere, said.append)
-    assert "a.bin has other content than its list says" in said[0]
+def test_a_damaged_copy_is_named_with_its_fault_and_not_taken(tmp_path: Path, there: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    remote.replicate(make(tmp_path / "here", 1), 1, there, keep=2)
+    storage.write_bytes(storage.join(there, "step-1", "a.bin"), b"weightz")
+    assert remote.fault(there, 1, thorough=False) is None
+    reason = remote.fault(there, 1, thorough=True)
+    assert reason is not None
+    assert reason.endswith("a.bin has other content than its list says")
+    assert remote.fetch(there, 1, elsewhere) == "a.bin has other content than its list says"
     assert list(elsewhere.iterdir()) == []
+    storage.delete(storage.join(there, "step-1", "a.bin"))
+    assert remote.fault(there, 1, thorough=False) == "a.bin is missing"
+
+
+def test_a_copy_that_reads_back_otherwise_is_no_copy_and_the_pointer_stays(tmp_path: Path, there: str) -> None:
+    """The list says what the bytes must be: a disk that returns others on the way out is found on the way back."""
+    here = tmp_path / "here"
+    remote.replicate(make(here, 1), 1, there, keep=2)
+    (make(here, 2) / "a.bin").write_bytes(b"weightz")
+    with pytest.raises(OSError, match=r"a\.bin has other content than its list says"):
+        remote.replicate(here / "step-2", 2, there, keep=2)
+    assert (remote.pointer(there), remote.steps_in(there)) == (1, [1])
+
+
+def test_a_copy_without_its_list_does_not_count_as_kept_and_goes_with_the_older_ones(
+    tmp_path: Path, there: str
+) -> None:
+    here = tmp_path / "here"
+    for step in (1, 2, 3):
+        remote.replicate(make(here, step), step, there, keep=3)
+    storage.delete(storage.join(there, "step-2", "files.json"))
+    remote.replicate(make(here, 4), 4, there, keep=3)
+    assert remote.steps_in(there) == [1, 3, 4]
+    remote.replicate(make(here, 5), 5, there, keep=3)
+    assert remote.steps_in(there) == [3, 4, 5]
+    assert not any("step-2" in found.url for found in storage.list_objects(there))

@@ -9,18 +9,23 @@ from typing import Any
 import pytest
 import torch
 
-from tests.trainer.trainer_gradient_batch import make_model, make_rows
-from trainer.loss import count_labels, token_loss_sum
-from trainer.model import logits_of
+from tests.trainer.trainer_gradient_batch import make_reference, make_rows
+from trainer.loss import count_labels
+from trainer.model import loss_sum_of
 
-# REPLICATE:MICRO_BATCH by number of ranks: plain FSDP, 2 x 2 HSDP, pure replication; 1 x 8, 2 x 4, 8 x 1 micro-batches.
-CASES = {1: ["1:8", "1:4", "1:1"], 2: ["1:4", "1:1", "2:2"], 4: ["1:2", "2:2", "2:1", "4:1"]}
+# REPLICATE:MICRO_BATCH:CROSS_ENTROPY:RECOMPUTE[:offload] by number of ranks: plain FSDP, 2 x 2 HSDP, pure replication;
+# 1 x 8, 2 x 4, 8 x 1 micro-batches; every way to compute the loss, to recompute activations and to keep the weights.
+CASES = {
+    1: ["1:8:plain:none", "1:4:chunked:selective", "1:1:chunked:full", "1:8:plain:none:offload"],
+    2: ["1:4:plain:none", "1:1:chunked:selective", "2:2:chunked:none", "1:2:chunked:full:offload"],
+    4: ["1:2:plain:none", "2:2:chunked:none", "2:1:chunked:none", "4:1:plain:none", "2:1:chunked:selective:offload"],
+}
 
 
 @pytest.fixture(scope="module")
 def reference() -> dict[str, Any]:
-    model, rows = make_model(first=True), make_rows()
-    loss = token_loss_sum(logits_of(model, rows), rows["labels"]) / count_labels(rows["labels"])
+    model, rows = make_reference(), make_rows()
+    loss = loss_sum_of(model, rows) / count_labels(rows["labels"])
     loss.backward()
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
     return {"loss": float(loss.detach()), "gradients": gradients}
@@ -56,8 +61,9 @@ def test_every_rank_sees_the_norm_of_the_whole_gradient(results: dict[str, Any])
 @pytest.mark.parametrize("results", [4], indirect=True)
 def test_replicas_exchange_once_a_step_however_many_micro_batches(results: dict[str, Any]) -> None:
     cases = results["cases"]
-    assert cases["2:2"]["all_reduces"] == cases["2:1"]["all_reduces"]
-    assert cases["2:2"]["all_reduces"] - cases["1:2"]["all_reduces"] >= cases["2:2"]["groups"]
+    unreplicated, one_pass, two_passes = (cases[name] for name in CASES[4][:3])
+    assert one_pass["all_reduces"] == two_passes["all_reduces"]
+    assert one_pass["all_reduces"] - unreplicated["all_reduces"] >= one_pass["groups"]
 
 
 def test_a_nan_on_one_rank_makes_all_ranks_skip_the_step(results: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from tests.trainer.trainer_datasets import TINY_MODEL, VOCAB_SIZE, write_dataset
 from trainer.attention import document_mask
 from trainer.config import ModelConfig
 from trainer.loss import count_labels, token_loss_sum
-from trainer.model import build_model, full_weights, logits_of, num_parameters, plan_model
+from trainer.model import build_model, logits_of, num_parameters, plan_model, whole_model
 
 PACKED = {
     "document_ids": torch.tensor([[0, 0, 0, 1, 1, 1, 1, 2]]),
@@ -27,7 +27,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
 
 @pytest.fixture(scope="module")
 def model(manifest: Manifest) -> torch.nn.Module:
-    return build_model(plan_model(ModelConfig(config=TINY_MODEL), manifest), seed=0, first=True).eval()
+    return whole_model(plan_model(ModelConfig(config=TINY_MODEL), manifest), seed=0).eval()
 
 
 def test_the_mask_lets_a_token_see_its_own_document_up_to_itself() -> None:
@@ -75,21 +75,23 @@ def test_random_weights_follow_from_the_seed_alone_and_leave_the_global_generato
     torch.manual_seed(1)
     expected_draw = torch.rand(1)
     torch.manual_seed(1)
-    first = full_weights(build_model(plan, seed=7, first=True))
+    first = whole_model(plan, seed=7).state_dict()
     assert torch.equal(torch.rand(1), expected_draw)
-    again, other = (full_weights(build_model(plan, seed=seed, first=True)) for seed in (7, 8))
+    again, other = (whole_model(plan, seed=seed).state_dict() for seed in (7, 8))
     name = "model.layers.0.mlp.up_proj.weight"
     assert torch.equal(first[name], again[name])
     assert not torch.equal(first[name], other[name])
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_every_rank_counts_the_same_parameters_tied_or_not(manifest: Manifest, tied: bool) -> None:
+def test_a_model_without_memory_has_the_parameters_of_a_filled_one_tied_or_not(manifest: Manifest, tied: bool) -> None:
     plan = plan_model(ModelConfig(config={**TINY_MODEL, "tie_word_embeddings": tied}), manifest)
-    models = [build_model(plan, seed=0, first=first) for first in (True, False)]
-    assert full_weights(models[0]).keys() == full_weights(models[1]).keys()
-    assert ("lm_head.weight" in full_weights(models[0])) is not tied
-    assert num_parameters(models[0]) == num_parameters(models[1])
+    empty, filled = build_model(plan), whole_model(plan, seed=0)
+    assert {parameter.device.type for parameter in empty.parameters()} == {"meta"}
+    names = [name for name, _ in empty.named_parameters()]
+    assert names == [name for name, _ in filled.named_parameters()]
+    assert ("lm_head.weight" in names) is not tied
+    assert num_parameters(empty) == num_parameters(filled)
 
 
 def test_without_a_model_a_small_llama_for_the_tokenizer_is_planned_and_said(manifest: Manifest) -> None:

@@ -6,14 +6,21 @@ from transformers import AutoConfig, PreTrainedModel
 from loader.columns import COLUMNS, fill_columns
 from tests.datasets import EOS
 from tests.trainer.trainer_datasets import SEQ_LEN, TINY_MODEL, VOCAB_SIZE, random_rows
-from trainer.model import ModelPlan, build_model
+from trainer.model import ModelPlan, use_cross_entropy, whole_model
 
 NUM_EXAMPLES = 8
 
 
-def make_model(*, first: bool) -> PreTrainedModel:
+def make_plan() -> ModelPlan:
     config = AutoConfig.for_model("llama", vocab_size=VOCAB_SIZE, max_position_embeddings=SEQ_LEN, **TINY_MODEL)
-    return build_model(ModelPlan(config=config, weights=None, words=""), seed=0, first=first)
+    return ModelPlan(config=config, weights=None, words="")
+
+
+def make_reference() -> PreTrainedModel:
+    """The model in one process, its loss computed the plain way."""
+    model = whole_model(make_plan(), seed=0)
+    use_cross_entropy(model, "plain")
+    return model
 
 
 def make_rows() -> dict[str, torch.Tensor]:

@@ -1,6 +1,6 @@
 """Run by torchrun: full gradients, loss and norm of one step, for several meshes and cuts of the same global batch.
 
-    torchrun ... --module tests.trainer.trainer_gradient_worker OUT REPLICATE:MICRO_BATCH ...
+    torchrun ... --module tests.trainer.trainer_gradient_worker OUT REPLICATE:MICRO_BATCH:CROSS_ENTROPY:RECOMPUTE ...
 
 Rank 0 writes to OUT, by case, what test_trainer_gradients.py compares with a model that knows nothing of ranks.
 """
@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch.distributed.fsdp import FSDPModule
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import PreTrainedModel
 
-from tests.trainer.trainer_gradient_batch import NUM_EXAMPLES, make_model, make_rows
+from tests.trainer.trainer_gradient_batch import NUM_EXAMPLES, make_plan, make_rows
 from trainer.config import MeshConfig
 from trainer.loss import count_labels
-from trainer.model import full_weights, spread_weights
+from trainer.model import build_model, fill, use_cross_entropy
 from trainer.parallel import Ranks, leave, make_mesh, process_group, shard_model
 from trainer.step import train_step
 
@@ -48,14 +49,23 @@ class AllReduceCounter(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def run_case(ranks: Ranks, replicate: int, micro_batch: int) -> dict[str, Any]:
-    model = make_model(first=ranks.is_first)
-    weights = full_weights(model)
-    sharded = shard_model(model, make_mesh(MeshConfig(replicate=replicate), ranks), "fp32")
-    spread_weights(sharded, weights, ranks)
+def sharded_model(ranks: Ranks, config: MeshConfig, cross_entropy: Any, **settings: Any) -> PreTrainedModel:
+    plan = make_plan()
+    model = build_model(plan)
+    use_cross_entropy(model, cross_entropy)
+    shard_model(model, make_mesh(config, ranks), "fp32", offload=config.offload, **settings)
+    fill(model, plan, seed=0)
+    return model
+
+
+def run_case(ranks: Ranks, case: str) -> dict[str, Any]:
+    replicate, micro_batch, cross_entropy, recompute, *offload = case.split(":")
+    config = MeshConfig(replicate=int(replicate), offload=bool(offload))
+    model = sharded_model(ranks, config, cross_entropy, recompute=recompute)
     rows, share = make_rows(), NUM_EXAMPLES // ranks.world_size
-    mine = range(ranks.rank * share, (ranks.rank + 1) * share, micro_batch)
-    micro_batches = [{name: column[i : i + micro_batch] for name, column in rows.items()} for i in mine]
+    size = int(micro_batch)
+    mine = range(ranks.rank * share, (ranks.rank + 1) * share, size)
+    micro_batches = [{name: column[i : i + size] for name, column in rows.items()} for i in mine]
     recorder = Recorder(model)
     with AllReduceCounter() as exchange:
         result = train_step(
@@ -80,10 +90,7 @@ def run_case(ranks: Ranks, replicate: int, micro_batch: int) -> dict[str, Any]:
 
 def nan_on_the_last_rank(ranks: Ranks) -> list[bool]:
     """Whether each rank applied a step in which only the last one met a loss that is no number."""
-    model = make_model(first=ranks.is_first)
-    weights = full_weights(model)
-    sharded = shard_model(model, make_mesh(MeshConfig(), ranks), "fp32")
-    spread_weights(sharded, weights, ranks)
+    model = sharded_model(ranks, MeshConfig(), "chunked")
     rows = make_rows()
     share = NUM_EXAMPLES // ranks.world_size
     batch = {name: column[ranks.rank * share : (ranks.rank + 1) * share] for name, column in rows.items()}
@@ -102,8 +109,7 @@ def main() -> None:
     with process_group() as ranks:
         results: dict[str, Any] = {}
         for case in cases:
-            replicate, micro_batch = map(int, case.split(":"))
-            results[case] = run_case(ranks, replicate, micro_batch)
+            results[case] = run_case(ranks, case)
         applied = nan_on_the_last_rank(ranks)
         if ranks.is_first:
             torch.save({"cases": results, "applied": applied}, Path(target))

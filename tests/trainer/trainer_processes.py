@@ -16,16 +16,26 @@ TRAIN = Path(__file__).resolve().parents[2] / "trainer" / "train.py"
 EXACT = ("step", "loss", "lr", "grad_norm", "num_tokens", "examples_consumed", "batch_digest", "validation_loss")
 
 
+def train_arguments(manifest: str, output: Path, *settings: str) -> list[str]:
+    """Of the command, for a tiny model."""
+    model = [f"model.config.{name}={str(value).lower()}" for name, value in TINY_MODEL.items()]
+    options = [option for text in [*model, f"output={output}", *settings] for option in ("--set", text)]
+    return ["--manifest", manifest, *options]
+
+
 class TrainingProcess:
     """torchrun (or plain python for one rank) on a tiny model; its output is read line by line."""
 
-    def __init__(self, manifest: str, output: Path, *settings: str, ranks: int = 1) -> None:
-        launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if ranks > 1 else []
-        model = [f"model.config.{name}={str(value).lower()}" for name, value in TINY_MODEL.items()]
-        options = [option for text in [*model, f"output={output}", *settings] for option in ("--set", text)]
+    def __init__(
+        self, manifest: str, output: Path, *settings: str, ranks: int = 1, torchrun: Sequence[str] | None = None
+    ) -> None:
+        """torchrun: its options, in place of those for `ranks` ranks here."""
+        if torchrun is None and ranks > 1:
+            torchrun = ["--standalone", "--nproc-per-node", str(ranks)]
+        launch = [] if torchrun is None else ["-m", "torch.distributed.run", *torchrun]
         self.lines: list[str] = []
         self._process = subprocess.Popen(
-            [sys.executable, *launch, str(TRAIN), "--manifest", manifest, *options],
+            [sys.executable, *launch, str(TRAIN), *train_arguments(manifest, output, *settings)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -33,14 +43,26 @@ class TrainingProcess:
             start_new_session=True,
         )
 
-    def wait_for(self, start: str) -> str:
-        """The first line from now on that begins with `start`."""
+    def wait_for(self, *start: str) -> str:
+        """The first line from now on that begins with `start`, one of several where there are."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self.lines.append(line.rstrip("\n"))
             if line.startswith(start):
                 return self.lines[-1]
         raise AssertionError(f"no line begins with {start!r}:\n" + "\n".join(self.lines))
+
+    def ranks(self) -> list[int]:
+        """Process ids of the ranks that torchrun started and that live, by local rank."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and _parent(entry) == self._process.pid:
+                variables = dict(
+                    pair.split("=", 1) for pair in (entry / "environ").read_text().split("\0") if "=" in pair
+                )
+                if "LOCAL_RANK" in variables:
+                    found[int(variables["LOCAL_RANK"])] = int(entry.name)
+        return [found[rank] for rank in sorted(found)]
 
     def finish(self) -> int:
         """Read to the end; the exit code."""
@@ -52,6 +74,14 @@ class TrainingProcess:
         """Send a signal to the launcher and all ranks, as a scheduler or a terminal does; the launcher's exit code."""
         os.killpg(self._process.pid, number)
         return self.finish()
+
+
+def _parent(process: Path) -> int | None:
+    """Parent of a /proc entry; None where it has just ended."""
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return None
 
 
 def complete(manifest: str, output: Path, *settings: str, ranks: int = 1) -> TrainingProcess:

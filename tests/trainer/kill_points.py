@@ -1,0 +1,101 @@
+"""Where a process can be told to kill itself: just before it does something to the file system, or inside staging.
+Also where it can be asked to stop: at the start of a call.
+
+Python tells audit hooks of every file it is about to open, rename or remove. A point is the first such event whose path
+fits, so the code under test knows nothing of it, and what dies is a real process by a real SIGKILL.
+"""
+
+import importlib
+import itertools
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+# (event, what its path must fit), in the order of a save. The run's folder of copies must be called remote.
+POINTS: dict[str, tuple[str, str]] = {
+    "begin": ("open", r"checkpoints/step-\d+\.tmp/state\.json$"),
+    "write": ("open", r"checkpoints/step-\d+\.tmp/__\d+_0\.distcp$"),
+    "metadata": ("open", r"checkpoints/step-\d+\.tmp/\.metadata\.tmp$"),
+    "metadata-rename": ("os.rename", r"checkpoints/step-\d+\.tmp/\.metadata$"),
+    "random-state": ("open", r"checkpoints/step-\d+\.tmp/rng-\d+\.pt$"),
+    "list": ("open", r"checkpoints/step-\d+\.tmp/files\.json$"),
+    "rename": ("os.rename", r"checkpoints/step-\d+$"),
+    "rotation": ("os.rename", r"checkpoints/step-\d+\.removed\.tmp$"),
+    "rotation-half-way": ("shutil.rmtree", r"checkpoints/step-\d+\.removed\.tmp$"),
+    "upload": ("os.rename", r"remote/step-\d+/__\d+_0\.distcp$"),
+    "upload-list": ("os.rename", r"remote/step-\d+/files\.json$"),
+    "pointer": ("os.rename", r"remote/latest\.json$"),
+    "remote-rotation": ("os.remove", r"remote/step-\d+/files\.json$"),
+}
+_CHANGES = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "shutil.rmtree")
+
+
+def arm(point: str, nth: int = 1) -> None:
+    """Kill this process when it comes to `point` for the `nth` time: "staging", a name of POINTS, or "change"."""
+    if point == "staging":
+        _kill_in_staging(nth)
+    elif point == "change":
+        sys.addaudithook(_hook(nth, _changes))
+    else:
+        event, pattern = POINTS[point]
+        fits = re.compile(pattern).search
+        sys.addaudithook(_hook(nth, lambda name, where: name == event and bool(fits(_path(name, where)))))
+
+
+def ask_to_stop(call: str, nth: int) -> None:
+    """SIGTERM to this process and its children when `call`, module:function, is made for the `nth` time."""
+    module_name, _, name = call.partition(":")
+    module = importlib.import_module(module_name)
+    original, calls = getattr(module, name), itertools.count(1)
+
+    def stop_and_go_on(*arguments: Any, **options: Any) -> Any:
+        if next(calls) == nth:
+            os.killpg(0, signal.SIGTERM)
+        return original(*arguments, **options)
+
+    setattr(module, name, stop_and_go_on)
+
+
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _kill_in_staging(nth: int) -> None:
+    """Die with the state copied and the copy not yet given back."""
+    from torch.distributed.checkpoint.staging import DefaultStager
+
+    original, calls = DefaultStager.stage, itertools.count(1)
+
+    def stage_and_die(*arguments: Any, **options: Any) -> Any:
+        staged = original(*arguments, **options)
+        if next(calls) == nth:
+            _kill()
+        return staged
+
+    DefaultStager.stage = stage_and_die  # type: ignore[method-assign]
+
+
+def _hook(nth: int, fits: Callable[[str, tuple[Any, ...]], bool]) -> Callable[[str, tuple[Any, ...]], None]:
+    matches = itertools.count(1)
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if (event != "open" or _writes(arguments)) and fits(event, arguments) and next(matches) == nth:
+            _kill()
+
+    return hook
+
+
+def _changes(event: str, _: tuple[Any, ...]) -> bool:
+    return event in _CHANGES
+
+
+def _path(event: str, arguments: tuple[Any, ...]) -> str:
+    return str(arguments[1 if event == "os.rename" else 0]) if arguments else ""
+
+
+def _writes(arguments: tuple[Any, ...]) -> bool:
+    """Whether an `open` event (path, mode, flags) makes or changes a file."""
+    return bool(arguments[2] & (os.O_WRONLY | os.O_RDWR))
