@@ -32,7 +32,7 @@ from pipeline.runtime import Runtime, Unit, short
 from pipeline.stages.read_unit import ReadTask, read_documents
 from pipeline.stages.survey import survey_files
 
-FORMAT = 6
+FORMAT = 7
 COUNTED_BYTES = 1 << 30
 """Lines are counted in all documents of a source whose files are no larger than this together, else in every second,
 fourth ...: template lines are those of a whole percent of the documents, which a sample of some 100,000 shows.
@@ -67,7 +67,9 @@ class Read:
     redacted: Counter[str]
     """Replacements by the rule's name."""
     skipped: tuple[tuple[str, str], ...] = ()
-    """(name, reason) of files inside archives that are no data by their names, MAX_SKIPPED a unit."""
+    """(name, reason) of files inside archives that are no data by their names: the first of each unit."""
+    num_skipped: int = 0
+    """All of them."""
     lines: tuple[tuple[str, str, int], ...] = ()
     """(source, url, num_documents) of each unit's counted lines."""
 
@@ -188,6 +190,7 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
         quarantine_urls=tuple(quarantine_urls),
         num_changed=sum(result["num_changed"] for result in results),
         skipped=tuple((name, reason) for result in results for name, reason in result["skipped"]),
+        num_skipped=sum(result["num_skipped"] for result in results),
         redacted=sum((Counter(result["redacted"]) for result in results), Counter()),
         lines=tuple(lines),
     )
