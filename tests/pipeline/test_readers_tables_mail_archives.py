@@ -109,6 +109,22 @@ def test_a_page_gives_its_text_in_its_own_encoding(tmp_path):
         assert "Заголовок" in text
         assert "Второй, x²." in text
         assert "x()" not in text
+        assert "меню" not in text
+
+
+def test_a_page_keeps_what_is_not_marked_as_navigation(tmp_path):
+    page = (
+        '<html><body><ul class="docnav"><li><a href="p">Prev</a></ul><h1>About<a class="headerlink" href="#a">¶</a></h1>'
+        '<ul><li><a href="a">one</a></li><li><a href="b">two</a></li></ul><div class="sidebar"><p>A box.</p></div>'
+        '<label for="t">Linux</label><label>macOS</label><textarea>your words</textarea><select><option>no</select>'
+        "<button>Go</button><footer>(c) us</footer></body></html>"
+    )
+    [(_, text)], _ = read(tmp_path / "a.html", page.encode())
+    assert text.split() == "About • one • two A box. Linux macOS your words (c) us".split()
+
+
+def test_a_page_of_nothing_but_navigation_is_no_page_without_text(tmp_path):
+    assert read(tmp_path / "a.html", b"<html><body><nav>Chapter 1</nav></body></html>") == ([(None, "Chapter 1")], [])
 
 
 def test_a_fragment_of_html_gives_all_its_text(tmp_path):
