@@ -8,8 +8,8 @@ Fields    of other formats that hold HTML (`markup: html` of a source) are read 
           entity stays as it is.
 Encoding  a byte-order mark, else UTF-8 where the bytes are that, else what the page declares, else resiliparse's guess;
           bytes that do not fit become U+FFFD, as in a browser.
-Bad       a page over the record limit, one whose compressed stream breaks, one the parser refuses: half a page is not
-          the page.
+Bad       a page over the record limit or of more than MAX_TAGS tags, one whose compressed stream breaks, one the
+          parser refuses: half a page is not the page.
 """
 
 import dataclasses
@@ -26,6 +26,10 @@ from pipeline.readers.records import SCHEMA, BadRecord, Batch, Fields, Limits, R
 from pipeline.readers.source import Source
 from pipeline.readers.whole import Unreadable, whole, whole_file
 
+MAX_TAGS = 2_000_000
+"""Opening and closing: each takes up to 430 bytes in the parser, so this is 0.9 GB; 60 MB of `<i>x` took 6.5. The HTML
+standard on one page has less than half of it.
+"""
 NAVIGATION = (
     *("nav", "[role=navigation]", "[role=search]"),
     *(".navheader", ".navfooter", ".docnav"),  # DocBook, Publican
@@ -76,6 +80,8 @@ def text_of(markup: str) -> str:
     """The text of a page or a fragment, by the rules above. Raises Unreadable."""
     if not markup.strip():
         return ""
+    if (num_tags := markup.count("<")) > MAX_TAGS:
+        raise Unreadable("too_many_tags", f"{num_tags:,} tags, limit {MAX_TAGS:,}")
     try:
         tree = HTMLTree.parse(_LABEL.sub(_as_text, markup))
         text: str = extract_plain_text(tree, skip_elements=NAVIGATION)

@@ -152,6 +152,10 @@ def test_a_page_nested_without_end_is_read_in_bounded_time(tmp_path):
     assert (documents, bad) == ([(None, "deep")], [])
 
 
+def test_a_page_of_millions_of_tags_is_refused_before_the_parser_takes_gigabytes(tmp_path):
+    assert read(tmp_path / "a.html", b"<html>" + b"<i>x" * 2_000_000) == ([], [("the whole file", "too_many_tags")])
+
+
 MAIL = (
     "Message-ID: <m1@example.org>\nFrom: =?koi8-r?B?98HT0Q==?= <v@example.org>\nSubject: =?utf-8?Q?=D0=AF?=\n x\n"
     'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="b"\n\n'
