@@ -75,7 +75,8 @@ def _free_port() -> int:
 def _serve() -> None:
     import transformers
 
-    import trainer.train  # noqa: F401 - imported once, for all ranks to come
+    import loader.kernel  # noqa: F401 - imported once, for all ranks to come
+    import trainer.train  # noqa: F401
 
     # What `from_config` of a Llama imports on its first call.
     transformers.AutoModelForCausalLM.from_config(

@@ -16,19 +16,13 @@ from typing import Any
 
 # (event, what its path must fit), in the order of a save. The run's folder of copies must be called remote.
 POINTS: dict[str, tuple[str, str]] = {
-    "begin": ("open", r"checkpoints/step-\d+\.tmp/state\.json$"),
     "write": ("open", r"checkpoints/step-\d+\.tmp/__\d+_0\.distcp$"),
     "metadata": ("open", r"checkpoints/step-\d+\.tmp/\.metadata\.tmp$"),
-    "metadata-rename": ("os.rename", r"checkpoints/step-\d+\.tmp/\.metadata$"),
-    "random-state": ("open", r"checkpoints/step-\d+\.tmp/rng-\d+\.pt$"),
     "list": ("open", r"checkpoints/step-\d+\.tmp/files\.json$"),
     "rename": ("os.rename", r"checkpoints/step-\d+$"),
-    "rotation": ("os.rename", r"checkpoints/step-\d+\.removed\.tmp$"),
-    "rotation-half-way": ("shutil.rmtree", r"checkpoints/step-\d+\.removed\.tmp$"),
+    "rotation": ("shutil.rmtree", r"checkpoints/step-\d+\.removed\.tmp$"),
     "upload": ("os.rename", r"remote/step-\d+/__\d+_0\.distcp$"),
-    "upload-list": ("os.rename", r"remote/step-\d+/files\.json$"),
     "pointer": ("os.rename", r"remote/latest\.json$"),
-    "remote-rotation": ("os.remove", r"remote/step-\d+/files\.json$"),
 }
 _CHANGES = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "shutil.rmtree")
 
