@@ -138,7 +138,7 @@ def leave(code: int) -> NoReturn:
 
 
 def make_mesh(config: MeshConfig, ranks: Ranks) -> DeviceMesh:
-    """The (replicate, shard) mesh as FSDP2 wants it; replicate null is 1. ConfigError where the grid is not the world."""
+    """The (replicate, shard) mesh as FSDP2 wants it; a null replicate is 1. ConfigError: the grid is not the world."""
     replicate = config.replicate or 1
     shard = config.shard if config.shard is not None else ranks.world_size // replicate
     if replicate * shard != ranks.world_size:
