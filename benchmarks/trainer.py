@@ -30,7 +30,7 @@ if __name__ == "__main__":
 
 from benchmarks.machine import load_in_words, save, this_machine, today
 from manifests import ExampleFormat, load
-from tests.loader.loader_datasets import EOS, VOCAB_SIZE, write_dataset
+from tests.datasets import EOS, no_tokenizer, write_manifest, write_split
 from trainer.journal import read_rows
 from trainer.observer import quantile
 from trainer.plan.cluster import GIB, Cluster, Cut
@@ -42,6 +42,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 # The first steps compile and fill caches.
 WARM_UP = 10
 DOCUMENT_TOKENS = 600
+VOCAB_SIZE = 129_280
 LARGE = {"hidden_size": 4096, "intermediate_size": 11_776, "num_attention_heads": 32, "num_key_value_heads": 8}
 TINY = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
 
@@ -95,7 +96,8 @@ def _make_data(root: Path, seq_len: int, steps: int) -> str:
         shard[random.random(shard.shape) < 1 / DOCUMENT_TOKENS] = EOS
         rows.append(shard)
     example = ExampleFormat(seq_len=seq_len, dtype="uint32", packing="concat")
-    manifest = write_dataset(str(root), rows, example=example)
+    splits = {"train": write_split(str(root), rows, example=example, folder="shards/train")}
+    manifest = write_manifest(str(root), splits, example=example, tokenizer=no_tokenizer(VOCAB_SIZE))
     tokenizer = root / load(manifest).manifest.tokenizer.path
     tokenizer.parent.mkdir(parents=True, exist_ok=True)
     tokenizer.write_text("{}")  # the export copies it

@@ -7,33 +7,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from manifests.command_line import OneLineParser
-from manifests.errors import UserError
+from manifests.command_line import OneLineParser, end_process, run_command
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the command; returns its exit code."""
-    parser = _parser()
-    if not arguments:
-        parser.print_help(sys.stderr)
-        return 2
-    options = parser.parse_args(arguments)
-    try:
-        code = int(options.run(options))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader (`| head`) has enough. Python would complain of it once more when it closes standard output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except UserError as error:
-        sys.stderr.write(f"trainer {options.command}: {error}\n")
-        return 2
-    return code
+    """Runs one command; returns its exit code."""
+    return run_command(_parser(), arguments)
 
 
 def _checkpoints(options: argparse.Namespace) -> int:
@@ -45,6 +30,16 @@ def _checkpoints(options: argparse.Namespace) -> int:
     else:
         sys.stdout.writelines(line + "\n" for line in checkpoints.lines(found))
     return 0 if found.holds else 1
+
+
+def _drill(options: argparse.Namespace) -> int:
+    from trainer.commands import drill
+
+    done = drill.drill(options.folder, num_steps=options.steps, launch=options.launch)
+    sys.stdout.writelines(line + "\n" for line in drill.lines(done, options.folder, options.steps))
+    if not done.differing:
+        shutil.rmtree(options.folder / "drill")
+    return 1 if done.differing else 0
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -74,6 +69,24 @@ def _parser() -> argparse.ArgumentParser:
     checkpoints.add_argument("--copies", action="store_true", help="read and hash the remote copies too")
     checkpoints.add_argument("--json", action="store_true", help="print one JSON object")
 
+    drill = commands.add_parser(
+        "drill",
+        help="save, start new processes, load, go on, compare: does recovery work here?",
+        description="Trains some steps in RUN's configuration under RUN/drill, saves, starts again from there and"
+        " compares bit for bit; prints what saving and restoring cost. Exit code 1: not equal.",
+        epilog="example: python -m trainer drill runs/support-v1 --launch 'torchrun --nproc-per-node 8'",
+    )
+    drill.set_defaults(run=_drill)
+    drill.add_argument("folder", type=Path, metavar="RUN", help="the output folder of a run")
+    drill.add_argument("--steps", type=int, default=3, metavar="N", help="before the save and after; default: 3")
+    drill.add_argument(
+        "--launch",
+        type=shlex.split,
+        default=[],
+        metavar="COMMAND",
+        help="what starts the ranks; default: torchrun here",
+    )
+
     report = commands.add_parser(
         "report",
         help="one HTML page: loss, learning rate, throughput, step times, goodput, restarts",
@@ -87,4 +100,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    end_process(main)

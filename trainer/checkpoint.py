@@ -40,7 +40,7 @@ from trainer.background import Background
 from trainer.checkpoint_write import StagedSave
 from trainer.config import CheckpointConfig
 from trainer.copier import Copier
-from trainer.parallel import RankError, Ranks
+from trainer.parallel import Ranks
 from trainer.progress import Progress
 
 FORMAT = "shardmill-checkpoint/1"
@@ -212,7 +212,7 @@ class Checkpoints:
         """In the writing thread, on every rank."""
         try:
             num_bytes = checkpoint_write.write(self._root, staged, self._ranks_beside, before_rename)
-        except RankError as error:
+        except RuntimeError as error:  # RankError, and what torch raises where a rank is gone
             self._say(f"warning: step-{staged.step} was not saved: {error}; earlier checkpoints stand")
             raise
         folder = files.folder_of(self._root, staged.step)

@@ -12,6 +12,7 @@ from typing import Any, Literal, NoReturn, TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed import HashStore, Store  # type: ignore[attr-defined]  # public, missing from torch's stubs
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.rendezvous import rendezvous
@@ -117,9 +118,9 @@ def process_group() -> Iterator[Ranks]:
         dist.destroy_process_group()
 
 
-def _store(rank: int, world_size: int) -> dist.Store:
+def _store(rank: int, world_size: int) -> Store:
     if "RANK" not in os.environ:
-        return dist.HashStore()  # type: ignore[attr-defined,no-any-return]  # public, missing from torch's stubs
+        return HashStore()
     shared, _, _ = next(rendezvous("env://"))
     return fresh_store(shared, rank, world_size)
 
@@ -137,16 +138,22 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def make_mesh(config: MeshConfig, ranks: Ranks) -> DeviceMesh:
-    """The (replicate, shard) mesh as FSDP2 wants it; a null replicate is 1. ConfigError: the grid is not the world."""
-    replicate = config.replicate or 1
-    shard = config.shard if config.shard is not None else ranks.world_size // replicate
-    if replicate * shard != ranks.world_size:
+def grid(config: MeshConfig, world_size: int) -> tuple[int, int]:
+    """(replicate, shard), what was left open filled in. Raises ConfigError when the product is not the world."""
+    replicate = config.replicate or max(1, world_size // (config.shard or world_size))
+    shard = config.shard if config.shard is not None else world_size // replicate
+    if replicate * shard != world_size:
         raise ConfigError(
             "mesh",
             f"replicate {replicate} x shard {shard} is {replicate * shard} ranks and torchrun"
-            f" started {ranks.world_size}; make the product equal",
+            f" started {world_size}; make the product equal",
         )
+    return replicate, shard
+
+
+def make_mesh(config: MeshConfig, ranks: Ranks) -> DeviceMesh:
+    """The (replicate, shard) mesh as FSDP2 wants it. Raises ConfigError when the grid is not the world."""
+    replicate, shard = grid(config, ranks.world_size)
     mesh = init_device_mesh(ranks.device.type, (replicate, shard), mesh_dim_names=("replicate", "shard"))
     # One copy: the flat mesh is plain FSDP; the 2-D one would add an all-reduce among one rank to every step.
     return mesh if replicate > 1 else mesh["shard"]

@@ -16,12 +16,12 @@ import json
 import secrets
 import time
 
-import torch.distributed as dist
+from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]  # public, missing from torch's stubs
 
 _POLL_S = 0.02
 
 
-def fresh_store(store: dist.Store, rank: int, world_size: int) -> dist.Store:
+def fresh_store(store: Store, rank: int, world_size: int) -> Store:
     """Collective. A part of `store` that is empty and the same on all ranks.
 
     Waits for all ranks, as long as the store's timeout for each that never was there; torchrun ends it when one dies.
@@ -32,9 +32,9 @@ def fresh_store(store: dist.Store, rank: int, world_size: int) -> dist.Store:
         while mine not in (numbers := json.loads(store.get("start"))):
             time.sleep(_POLL_S)
         store.add(f"agreed/{numbers[0]}", 1)
-        return dist.PrefixStore(numbers[0], store)
+        return PrefixStore(numbers[0], store)
     while True:
         store.set("start", json.dumps([store.get(f"here/{other}").decode() for other in range(world_size)]))
         if store.add(f"agreed/{mine}", 0) == world_size - 1:
-            return dist.PrefixStore(mine, store)
+            return PrefixStore(mine, store)
         time.sleep(_POLL_S)

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from loader import Loader
+from manifests import storage
 from manifests.manifest import Dataset
 from manifests.yaml_config import ConfigError, as_plain
 from trainer import announce, compatibility, rng
@@ -52,6 +53,8 @@ from trainer.watchdog import Watchdog
 
 # A first try must make many steps even of a small corpus; a real run states its batch.
 _DEFAULT_GLOBAL_BATCH = 8
+# A write that takes longer is stuck. The reference case's 112 GB take 5 minutes at 0.4 GB/s.
+_LONGEST_WRITE_MINUTES = 60.0
 # How long a run that fails waits for its threads to leave the output folder.
 _GOODBYE_S = 5.0
 
@@ -132,8 +135,7 @@ class Run:
 
     def finish_saving(self) -> bool:
         """Collective: wait for the last save and its copy; whether it is durable here."""
-        # A write that takes longer than the time between two saves is stuck.
-        self.watchdog.beat(extra_minutes=self.config.checkpoint.minutes or 0.0)
+        self.watchdog.beat(extra_minutes=_LONGEST_WRITE_MINUTES)
         with self.observer.spending("save"):
             is_saved = self.checkpoints.finish()
             self.checkpoints.finish_copies(self.watchdog.beat)
@@ -149,6 +151,8 @@ class Run:
 
     def save(self, *, must: bool) -> None:
         """Collective: begin a checkpoint of where the run stands, its metrics made durable first."""
+        if must:  # it waits for the one in flight
+            self.watchdog.beat(extra_minutes=_LONGEST_WRITE_MINUTES)
         with self.observer.spending("save"):
             owed = None if self.unvalidated is None else asdict(self.unvalidated)
             state = Saved(progress=self.progress, loader=self.loader.state_dict(), facts=self.facts, unvalidated=owed)
@@ -307,6 +311,7 @@ def _facts(config: TrainConfig, dataset: Dataset, ranks: Ranks, plan: ModelPlan)
     return {
         "config": as_plain(config),
         "manifest": {"name": manifest.name, "version": manifest.version, "digest": manifest.digest},
+        "manifest_url": storage.absolute(dataset.url),
         "model": plan.architecture,
         "world_size": ranks.world_size,
         "code": ranks.decide(code_version),

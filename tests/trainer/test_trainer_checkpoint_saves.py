@@ -133,6 +133,14 @@ def test_a_rank_that_cannot_write_makes_all_ranks_give_the_save_up_and_go_on(
     assert values_of(root / "step-30")["exp_avg"] == [30.0]
 
 
+def test_host_memory_stays_where_it_is_over_twenty_saves(forked: ForkedRanks, tmp_path: Path) -> None:
+    """torch's own asynchronous saves grew by the state's size each (pytorch#170163)."""
+    codes, lines = forked.run([str(tmp_path)], tmp_path / "log", call="tests.trainer.checkpoint_trial:save_many")
+    assert codes == [0], lines
+    early, late = map(int, lines)
+    assert late < 1.05 * early
+
+
 def test_a_store_out_of_reach_costs_the_copy_and_nothing_else(
     tmp_path: Path, ranks: Ranks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,7 +173,7 @@ def test_rotation_leaves_what_is_being_copied_and_the_newest_is_copied_next(
 
         def slow(*arguments: object) -> None:
             held()
-            copy_out(*arguments)  # type: ignore[arg-type]  # passed on as they came
+            copy_out(*arguments)
 
         patched.setattr(remote, "_copy_out", slow)
         trial = Trial(tmp_path, ranks, remote=there, keep=1)

@@ -59,7 +59,6 @@ def test_every_checkpoint_is_told_with_its_age_ranks_size_and_copy(
         "step-10     -                      -      -         -      -    -  missing  whole",
         "step-20     2026-11-29 21:53  20 min      2       160      6  0.5  whole    whole",
         "step-30     2026-11-29 21:43  30 min      2       240      6  0.5  whole    missing",
-        "",
     ]
     capsys.readouterr()
     assert main(["checkpoints", str(run), "--json"]) == 0
@@ -115,5 +114,5 @@ def test_a_run_without_a_checkpoint_does_not_hold_and_a_folder_that_is_no_run_is
     assert capsys.readouterr().out == f"{tmp_path / 'run'}: no checkpoint yet\n"
     assert main(["checkpoints", str(tmp_path)]) == 2
     assert capsys.readouterr().err == (
-        f"trainer checkpoints: {tmp_path}: no run.json in it; give the output folder of a run\n"
+        f"python -m trainer: {tmp_path}: no run.json in it; give the output folder of a run\n"
     )

@@ -9,7 +9,8 @@ import pytest
 from manifests.config_help import describe
 from manifests.yaml_config import ConfigError, as_plain, build
 from tests.trainer.trainer_datasets import write_dataset
-from trainer.config import TrainConfig, load_config
+from trainer.config import MeshConfig, TrainConfig, load_config
+from trainer.parallel import grid
 
 
 def refused(*settings: str) -> str:
@@ -95,6 +96,31 @@ def test_help_lists_every_key_with_its_default() -> None:
     for name in ("global_batch = null", "schedule.shape = cosine", "checkpoint.minutes = 25", "mesh.shard = null"):
         assert sum(line.startswith(f"  {name} ") for line in lines) == 1, name
     assert any(line.endswith(" (fp32|bf16|fp16)") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("replicate", "shard", "world_size", "expected"),
+    [
+        (1, None, 8, (1, 8)),
+        (2, None, 8, (2, 4)),
+        (2, 4, 8, (2, 4)),
+        (None, None, 8, (1, 8)),
+        (None, 8, 64, (8, 8)),
+        (None, 8, 56, (7, 8)),  # a node of eight is lost
+        (None, 8, 60, None),
+        (None, 8, 4, None),
+        (8, 8, 56, None),
+    ],
+)
+def test_the_grid_follows_the_world_where_it_is_left_open(
+    replicate: int | None, shard: int | None, world_size: int, expected: tuple[int, int] | None
+) -> None:
+    config = MeshConfig(replicate=replicate, shard=shard)
+    if expected is not None:
+        assert grid(config, world_size) == expected
+    else:
+        with pytest.raises(ConfigError, match=f"torchrun started {world_size}; make the product equal"):
+            grid(config, world_size)
 
 
 def test_the_command_refuses_in_one_line_with_exit_code_2(tmp_path: Path, repository: Path) -> None:

@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-import torch.distributed as dist
+from torch.distributed import Store, TCPStore
 
 from trainer.rendezvous import fresh_store
 
 WORLD_SIZE = 4
 
 
-def start(store: dist.Store, chance: random.Random) -> list[dist.Store]:
+def start(store: Store, chance: random.Random) -> list[Store]:
     """All ranks' stores; they come in any order, some late."""
-    found: dict[int, dist.Store] = {}
+    found: dict[int, Store] = {}
 
     def rank_of(rank: int, delay_s: float) -> Callable[[], None]:
         def join() -> None:
@@ -34,7 +34,7 @@ def start(store: dist.Store, chance: random.Random) -> list[dist.Store]:
 
 
 def test_each_start_has_a_store_of_its_own_and_the_same_for_all_ranks() -> None:
-    shared = dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=timedelta(seconds=30), wait_for_workers=False)
+    shared = TCPStore("127.0.0.1", 0, is_master=True, timeout=timedelta(seconds=30), wait_for_workers=False)
     chance = random.Random(0)
     for number in range(8):
         stores = start(shared, chance)
@@ -45,7 +45,7 @@ def test_each_start_has_a_store_of_its_own_and_the_same_for_all_ranks() -> None:
 
 def test_a_rank_that_joined_a_start_that_failed_joins_the_next_with_another_number() -> None:
     """Rank 3 never came: the others of that start are gone, and what they wrote is still there."""
-    shared = dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=timedelta(seconds=30), wait_for_workers=False)
+    shared = TCPStore("127.0.0.1", 0, is_master=True, timeout=timedelta(seconds=30), wait_for_workers=False)
     for rank in range(3):
         shared.set(f"here/{rank}", f"old-{rank}")
     shared.set("start", '["old-0", "old-1", "old-2", "old-3"]')

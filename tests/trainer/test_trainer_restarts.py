@@ -60,11 +60,12 @@ def test_when_one_of_two_nodes_is_lost_the_other_goes_on_with_fewer_ranks(
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     waits = "last_call_timeout=10,keep_alive_interval=1,keep_alive_max_attempt=2"
+    settings = (*SETTINGS, "mesh.replicate=null", "mesh.shard=1")
     launch = ["--nnodes", "1:2", "--nproc-per-node", "1", "--max-restarts", "3", "--rdzv-backend", "c10d"]
     launch += ["--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-conf", waits, "--local-addr", "127.0.0.1"]
-    first = TrainingProcess(manifest, output, *SETTINGS, torchrun=launch)
+    first = TrainingProcess(manifest, output, *settings, torchrun=launch)
     _wait_until_listening(port)  # the first agent is the one that keeps the rendezvous
-    second = TrainingProcess(manifest, output, *SETTINGS, torchrun=launch)
+    second = TrainingProcess(manifest, output, *settings, torchrun=launch)
     first.wait_for("tokens per step: 2 ranks")
     first.wait_for("step 12/")
     second.send(signal.SIGKILL)

@@ -159,9 +159,8 @@ def lines(found: Found, now: float | None = None) -> Iterator[str]:
             [_cells(item, found.remote, time.time() if now is None else now) for item in found.checkpoints],
             found.remote,
         )
-        yield ""
-        for item in found.checkpoints:
-            yield from item.faults
+        faults = [fault for item in found.checkpoints for fault in item.faults]
+        yield from ["", *faults] if faults else []
     if found.remote_fault is not None:
         yield f"copies in {found.remote} cannot be listed: {found.remote_fault}"
 
