@@ -14,6 +14,7 @@ SMALLEST_S = 0.002
 """A stage that differs by less from one of a small build has no rate: the clock counts in milliseconds."""
 
 OUR_STAGES = {
+    "engine": "prove the engine",
     "read": "read, clean, filter, hash",
     "exact": "exact duplicates",
     "rank": "order of preference",

@@ -2,7 +2,7 @@
 
     python benchmarks/dedup.py [--only PART...] [--peer NAME=PYTHON...] [--documents 20000000] [--save]
 
-Parts: signatures, curve, brute, labels, cases, records. The corpus: SHARDMILL_CORPUS, else ../shared/corpus. Peers
+Parts: signatures, curve, brute, labels, templates, cases, records. Corpus: SHARDMILL_CORPUS, or ../shared/corpus. Peers
 run in a Python of their own, given as datasketch=PATH, rensa=PATH, datatrove=PATH; without one they are left out. Rates
 are MB of UTF-8 text (10**6 bytes) per core-second (user + system time), the median of three runs, on one core. --save
 writes benchmarks/results/<date>-dedup.md.
@@ -15,8 +15,6 @@ import io
 import json
 import os
 import platform
-import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -26,7 +24,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import dedup_records  # type: ignore[import-not-found]  # beside this script, which Python searches first
+import dedup_cases  # type: ignore[import-not-found]  # beside this script, which Python searches first
+import dedup_records  # type: ignore[import-not-found]
+import dedup_templates  # type: ignore[import-not-found]
 import numpy as np
 import pyarrow as pa
 import zstandard
@@ -36,12 +36,13 @@ from pipeline.dedup.minhash import shingle_sets, signatures
 from pipeline.dedup.verify import estimated_pairs, jaccard_pairs
 from pipeline.kernels.text import Words, analyse
 from pipeline.kernels.warm import warm_up
+from pipeline.kernels.words import words_of
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 Document = tuple[str, str, str]
 """(source, id, text)"""
 
-PARTS = ("signatures", "curve", "brute", "labels", "cases", "records")
+PARTS = ("signatures", "curve", "brute", "labels", "templates", "cases", "records")
 PEERS = ("datasketch", "rensa", "datatrove")
 SOURCES = (
     *("docs/manpages", "docs/debian_advisories", "docs/debian_web", "docs/python311", "docs/gimp_help"),
@@ -49,7 +50,7 @@ SOURCES = (
     *("mails/r_lists", "mails/usrp_users"),
 )
 THRESHOLD = 0.8
-NUM_CURVE_PAIRS = 100_000
+NUM_CURVE_PAIRS, NUM_CURVE_DRAWS = 100_000, 5
 MAX_LABELLED = 500
 NUM_BRUTE = 5_000
 """Documents of a source that are compared with all others."""
@@ -126,7 +127,7 @@ def labelled_pairs(corpus: Path) -> dict[str, list[tuple[str, str, bool]]]:
 def exact_jaccard(pairs: list[tuple[str, str, bool]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(similarity, estimate, whether they meet in a band) of each pair, by ours."""
     flat = [text for left, right, _ in pairs for text in (left, right)]
-    _, words = analyse(pa.array(flat, pa.large_string()))
+    words = words_of(pa.array(flat, pa.large_string()))
     rows = np.arange(len(flat)).reshape(-1, 2)
     similarity = jaccard_pairs(*shingle_sets(words), rows)
     values, signed = signatures(words)
@@ -143,7 +144,7 @@ def ask_peers(peers: dict[str, str], texts: list[str], pairs: list[tuple[str, st
         folder = Path(name)
         (folder / "texts.json").write_text(json.dumps(texts))
         (folder / "pairs.json").write_text(json.dumps([pair[:2] for pair in pairs]))
-        shingles, offsets = shingle_sets(analyse(pa.array(texts, pa.large_string()))[1])
+        shingles, offsets = shingle_sets(words_of(pa.array(texts, pa.large_string())))
         np.save(folder / "shingles.npy", shingles)
         np.save(folder / "offsets.npy", offsets)
         for peer, python in peers.items():
@@ -161,9 +162,12 @@ def signatures_part(corpus: Path, peers: dict[str, str]) -> Iterator[str]:
     texts = mixed(corpus, 40e6)
     array = pa.array(texts, pa.large_string())
     num_bytes = sum(len(text.encode()) for text in texts)
-    _, words = analyse(array)
+    words = words_of(array)
     rows = {
-        "ours, from UTF-8 bytes (with the text pass)": rate(lambda: signatures(analyse(array)[1]), num_bytes),
+        "ours, from UTF-8 bytes": rate(lambda: signatures(words_of(array)), num_bytes),
+        "ours, from UTF-8 bytes, all statistics for filters included": rate(
+            lambda: signatures(analyse(array)[1]), num_bytes
+        ),
         "ours, what the build adds to its text pass": rate(lambda: signatures(words), num_bytes),
     }
     pairs = labelled_pairs(corpus)["doc_revisions"]
@@ -185,20 +189,32 @@ def signatures_part(corpus: Path, peers: dict[str, str]) -> Iterator[str]:
 
 def curve_part() -> Iterator[str]:
     """Constructed pairs that meet in a band, beside 1 - (1 - s**8)**14."""
-    yield f"| similarity | of {NUM_CURVE_PAIRS:,} pairs met | curve | difference, standard errors |\n|---|---|---|---|"
+    some, every = NUM_CURVE_PAIRS, NUM_CURVE_PAIRS * NUM_CURVE_DRAWS
+    yield "A share has standard error sqrt(p (1 - p) / pairs); by chance a third of all points lie outside of one."
+    yield f"\n| similarity | curve | of {some:,} met | difference, standard errors | of {every:,} met | difference |"
+    yield "|---|---|---|---|---|---|"
     generator = np.random.default_rng(0)
     for wanted in (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9):
-        common, union = round(wanted * 200), 200
-        only = (union - common) // 2
-        every = generator.integers(0, 2**64, (NUM_CURVE_PAIRS, union), dtype=np.uint64)
-        sides = np.stack([every[:, : common + only], np.delete(every, np.s_[common : common + only], axis=1)], axis=1)
-        offsets = np.arange(2 * NUM_CURVE_PAIRS + 1, dtype=np.int64) * (common + only)
-        values, _ = signatures(Words(hashes=sides.reshape(-1), offsets=offsets), ngram=1)
-        hashes = band_hashes(values)
-        met = float(np.any(hashes[0::2] == hashes[1::2], axis=1).mean())
-        expected = float(probability(common / (common + 2 * only)))
-        error = (expected * (1 - expected) / NUM_CURVE_PAIRS) ** 0.5
-        yield f"| {common / (common + 2 * only):.2f} | {met:.4f} | {expected:.4f} | {(met - expected) / error:+.2f} |"
+        drawn = [_share_that_met(wanted, NUM_CURVE_PAIRS, generator) for _ in range(NUM_CURVE_DRAWS)]
+        expected = float(probability(wanted))
+        columns = []
+        for num_pairs, met in ((some, drawn[0]), (every, statistics.mean(drawn))):
+            error = (expected * (1 - expected) / num_pairs) ** 0.5
+            columns.append(f"{met:.5f} | {(met - expected) / error:+.2f}")
+        yield f"| {wanted:.2f} | {expected:.5f} | {' | '.join(columns)} |"
+
+
+def _share_that_met(similarity: float, num_pairs: int, generator: np.random.Generator) -> float:
+    """Of pairs of random sets, 200 words together, the share that agrees in a band."""
+    common, union = round(similarity * 200), 200
+    only = (union - common) // 2
+    assert common / (common + 2 * only) == similarity
+    every = generator.integers(0, 2**64, (num_pairs, union), dtype=np.uint64)
+    sides = np.stack([every[:, : common + only], np.delete(every, np.s_[common : common + only], axis=1)], axis=1)
+    offsets = np.arange(2 * num_pairs + 1, dtype=np.int64) * (common + only)
+    values, _ = signatures(Words(hashes=sides.reshape(-1), offsets=offsets), ngram=1)
+    hashes = band_hashes(values)
+    return float(np.any(hashes[0::2] == hashes[1::2], axis=1).mean())
 
 
 def brute_part(corpus: Path) -> Iterator[str]:
@@ -211,7 +227,7 @@ def brute_part(corpus: Path) -> Iterator[str]:
     yield "| template lines | near dropped | least J | pairs at 0.80 and over | both kept | by the curve |"
     yield "|---|---|---|---|---|---|"
     keys = [document[:2] for document in corpus_documents]
-    _, words = analyse(pa.array([text for _, _, text in corpus_documents], pa.large_string()))
+    words = words_of(pa.array([text for _, _, text in corpus_documents], pa.large_string()))
     shingles, offsets = shingle_sets(words)
     pairs, similarity = all_pairs(shingles, offsets)
     for enabled in (True, False):
@@ -267,71 +283,6 @@ def labels_part(corpus: Path, peers: dict[str, str]) -> Iterator[str]:
             )
 
 
-FORM = """Заявка в службу поддержки
-Имя сотрудника: Иван Иванов
-Отдел: бухгалтерия и финансы
-Телефон: 123-45-67 доб. 12
-Версия программы: 8.3.22.1704 платформа
-Операционная система: Windows 10 Pro
-Описание проблемы:
-{problem}
-
-С уважением,
-Иван Иванов
-ООО Ромашка, отдел бухгалтерии
-Это письмо конфиденциально и предназначено только адресату; если вы получили его по ошибке, удалите его."""
-
-
-def hard_cases() -> Iterator[tuple[str, list[Document]]]:
-    """Short texts, tickets on one form, the similarity chain, one text a million times."""
-    generator = random.Random(1)
-    letters = "абвгдежзиклмнопрстуфхцчшщэюя"
-    vocabulary = ["".join(generator.choices(letters, k=generator.randint(3, 9))) for _ in range(20_000)]
-
-    def some(number: int) -> str:
-        return " ".join(generator.choices(vocabulary, k=number))
-
-    replies = [("t", f"reply {i}", generator.choice(["Спасибо", "OK", "Решено"])) for i in range(10_000)]
-    distinct = sorted({some(3) for _ in range(10_100)})[:10_000]
-    yield "20,000 short texts: 3 replies 10,000 times, 10,000 distinct", replies + [("t", t, t) for t in distinct]
-    tickets = [("t", f"{i:05d}", FORM.format(problem=some(generator.randint(4, 15)))) for i in range(5_000)]
-    yield "5,000 tickets on one form, 5,000 problems", tickets
-    chains: list[Document] = []
-    for chain in range(100):
-        words = some(300).split()
-        for link in range(26):
-            chains.append(("t", f"{chain:03d}-{link:02d}", " ".join(words)))
-            for _ in range(5):
-                words[generator.randrange(300)] = generator.choice(vocabulary)
-    yield "100 chains of 26, neighbours near J = 0.85, ends below 0.1", chains
-    same = "Один и тот же текст, который пришёл миллион раз подряд."
-    yield "1,000,000 identical documents", [("t", f"{i:07d}", same) for i in range(1_000_000)]
-    page = some(120)
-    yield (
-        "100,000 revisions of one page, one band key for all",
-        [("t", f"{i:06d}", f"{page} {some(1)}{i}") for i in range(100_000)],
-    )
-
-
-def cases_part() -> Iterator[str]:
-    """field.md's cases 10 to 13 through reading and deduplication."""
-    yield "| case | documents | exact dropped | near dropped | kept | pairs measured | CPU s | peak MB |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for name, corpus_documents in hard_cases():
-        with tempfile.TemporaryDirectory() as folder:
-            start = time.process_time()
-            dropped = dropped_of(Path(folder), corpus_documents).dropped
-            seconds = time.process_time() - start
-        num = {kind: sum(n for _, k, n, _ in dropped.counts if k == kind) for kind in ("exact", "near")}
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        yield (
-            f"| {name} | {len(corpus_documents):,} | {num['exact']:,} | {num['near']:,} |"
-            f" {len(corpus_documents) - num['exact'] - num['near']:,} | {dropped.num_pairs:,} | {seconds:.1f} |"
-            f" {peak:,.0f} |"
-        )
-    yield "\nPeak memory is this one process's so far, the documents as Python objects included."
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
@@ -360,7 +311,10 @@ def main() -> int:
         "curve": curve_part,
         "brute": lambda: brute_part(corpus),
         "labels": lambda: labels_part(corpus, peers),
-        "cases": cases_part,
+        "templates": lambda: dedup_templates.in_words(
+            lambda source: list(documents(corpus, source)), THRESHOLD, all_pairs
+        ),
+        "cases": dedup_cases.in_words,
         "records": lambda: records_part(arguments.documents),
     }
     for name in PARTS:

@@ -23,7 +23,7 @@ from pipeline.runtime import Summary
 from pipeline.shuffle import read_part, write_run
 from pipeline.stages import candidates, settle
 from pipeline.stages.candidates import RankRanges
-from pipeline.stages.deduplicate import PART_RECORDS
+from pipeline.stages.near import PART_RECORDS
 from pipeline.stages.ranks import RANGE_DOCUMENTS
 
 BANDS, ROWS = 14, 8
@@ -31,7 +31,7 @@ GROUP = 500_000
 """Documents of a task that writes band records."""
 TEXT_BYTES = 2_500
 RANK_STEP = 1_299_709_843
-"""A prime above any number of documents tried: times it, modulo their number, is a permutation that scatters neighbours."""
+"""A prime above any number of documents tried: times it, modulo their number, is a permutation far from the order."""
 REVISED_FRACTION = 0.1
 KEPT_ENTRIES = 0.85
 """Share of a signature's entries that a revision keeps: 99 % of such pairs meet in a band."""
@@ -105,13 +105,10 @@ def sign(group: int, num_documents: int, num_all: int, num_parts: int, url: str)
     return {"files": [url]}
 
 
-def alike(pairs_url: str, num_units: int, url: str) -> Summary:
+def alike(pairs_url: str, num_lots: int, url: str) -> Summary:
     """Every pair as an edge: what verification would leave."""
     pairs = np.concatenate(
-        [
-            read_part([pairs_url], PAIR, unit, max(1, num_units), ["member", "other"])
-            for unit in range(max(1, num_units))
-        ]
+        [read_part([pairs_url], PAIR, lot, max(1, num_lots), ["member", "other"]) for lot in range(max(1, num_lots))]
     )
     edges = np.empty(len(pairs), EDGE)
     for side in ("member", "other"):
@@ -144,7 +141,7 @@ def measure(num_documents: int, folder: Path) -> dict[str, Any]:
             pairs_url=str(folder / f"pair-{part}"),
         )
         pair_urls += stages.run("pair", candidates.pair, task)["runs"]
-    edges_urls, units = [], []
+    edges_urls, lots = [], []
     for part in range(ranges.num_parts):
         gather = candidates.GatherTask(
             run_urls=tuple(pair_urls),
@@ -156,9 +153,9 @@ def measure(num_documents: int, folder: Path) -> dict[str, Any]:
         )
         found = stages.run("gather", candidates.gather, gather)
         num_pairs += found["num_pairs"]
-        units.append(found["num_units"])
+        lots.append(found["num_lots"])
         edges_urls.append(str(folder / f"{part}.edges"))
-        stages.run("(edges, in place of verify)", alike, gather.pairs_url, found["num_units"], edges_urls[-1])
+        stages.run("(edges, in place of verify)", alike, gather.pairs_url, found["num_lots"], edges_urls[-1])
     known: list[str | None] = [None] * ranges.num_parts
     open_parts, rounds = list(range(ranges.num_parts)), 0
     while open_parts:

@@ -31,7 +31,7 @@ if __name__ == "__main__":
 
 from benchmarks import machine
 from benchmarks.filters_parity import compare
-from benchmarks.measure import cpu_seconds, peak_bytes  # noqa: F401 - peak_bytes: for `memory`
+from benchmarks.measure import cpu_seconds, held_bytes, reset_peak
 from benchmarks.texts import KINDS, find_corpus
 from pipeline.filters import judge_all
 from pipeline.filters.presets import resolve
@@ -170,20 +170,49 @@ def by_size(sources: Sequence[Source]) -> dict[str, float]:
 
 def memory(corpus: Path, num_batches: int) -> int:
     """Peak bytes of a process of its own that judges so many batches of 15 MB, over what it held before."""
-    code = (
-        "import sys; from pathlib import Path; from benchmarks import filters as f;"
-        "one = f.read_source(Path(sys.argv[1]) / 'clean/mails/apache_lists.jsonl.zst').text;"
-        "text = f.pa.concat_arrays([one] * 6); every = f.resolve([*f.PUBLISHED, 'length', 'language']); f.warm_up();"
-        "before = f.peak_bytes();"
-        "[f.judge_all(every, f.analyse(text)[0]) for _ in range(int(sys.argv[2]))]; print(f.peak_bytes() - before)"
-    )
+    code = "import sys; from benchmarks.filters import print_memory; print_memory(sys.argv[1], int(sys.argv[2]))"
     command = [sys.executable, "-c", code, str(corpus), str(num_batches)]
     return int(subprocess.run(command, check=True, capture_output=True, text=True, cwd=machine.REPOSITORY).stdout)
 
 
+def print_memory(corpus: str, num_batches: int) -> None:
+    """What `memory` asks of its process. The text is held before; what reading it took for a while does not count."""
+    one = read_source(Path(corpus) / "clean/mails/apache_lists.jsonl.zst").text
+    text = pa.concat_arrays([one] * 6)
+    every = resolve([*PUBLISHED, "length", "language"])
+    warm_up()
+    reset_peak()
+    before = held_bytes("VmRSS")
+    for _ in range(num_batches):
+        judge_all(every, analyse(text)[0])
+    sys.stdout.write(f"{held_bytes('VmHWM') - before}\n")
+
+
+def language_table(sources: Sequence[Source]) -> tuple[list[str], dict[str, int]]:
+    """Labels of every document, whole texts, beside fastText's own."""
+    lines = ["| documents of | number | labels that differ | of these, two labels within 0.0001 |", "|---|---|---|---|"]
+    total = {"documents": 0, "differing": 0, "ties": 0}
+    import fasttext  # type: ignore[import-untyped]  # no types; here, not above: only the peer needs it
+
+    model = fasttext.load_model(str(model_path()))
+    for source in sources:
+        ours = detect(source.text)
+        differing = ties = 0
+        for number, one in enumerate(source.text.to_pylist()):
+            labels, scores = model.predict(one.replace("\n", " "), k=2)
+            if labels[0].removeprefix("__label__") != ours.code(number):
+                differing += 1
+                ties += len(scores) > 1 and bool(scores[0] - scores[1] < 1e-4)
+        lines.append(f"| {source.name} | {len(source.text):,} | {differing} | {ties} |")
+        counted = (len(source.text), differing, ties)
+        total = {name: value + more for (name, value), more in zip(total.items(), counted, strict=True)}
+    lines.append(f"| all | {total['documents']:,} | {total['differing']} | {total['ties']} |")
+    return lines, total
+
+
 def fasttext_rate(text: pa.LargeStringArray, size: float) -> tuple[float, int, int]:
     """(MB per core-second of fastText's binding, labels that differ from ours, documents) on `size` bytes of `text`."""
-    import fasttext  # type: ignore[import-untyped]  # no types; here, not above: only this needs it
+    import fasttext
 
     model = fasttext.load_model(str(model_path()))
     ours = detect(text)
@@ -287,7 +316,9 @@ def main() -> int:
     data["by_size"] = by_size(sources)
     lines += ["", "## All six filters by the length of documents", "", "| | MB per core-second |", "|---|---|"]
     lines += [f"| {name} | {value:.0f} |" for name, value in data["by_size"].items()]
-    data["memory"] = {count: memory(corpus, count) for count in (1, 12)}
+    spread = max(data["by_size"].values()) / min(data["by_size"].values())
+    lines += ["", f"Fastest over slowest: {spread:.2f} (target: 2)."]
+    data["memory"] = {count: memory(corpus, count) for count in (1, 12, 48)}
     told = ", ".join(f"{count} batches of 15 MB: {size / 1e6:.0f} MB" for count, size in data["memory"].items())
     lines += ["", f"Memory over what the process held before, all six filters: {told}."]
 
@@ -305,6 +336,9 @@ def main() -> int:
             "",
             *table,
         ]
+    if options.peer_python:
+        table, data["language_parity"] = language_table(sources)
+        lines += ["", "## Labels beside fastText's, whole texts of every document", "", *table]
     lines += ["", "## What each source's preset drops", "", *preset_table(sources)]
     lines += ["", "## What published defaults keep", "", *published_table(sources)]
     report = "\n".join(lines) + "\n"

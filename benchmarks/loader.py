@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -23,16 +21,14 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.loader_data import INSTALL, make_data, run, run_peer
 from benchmarks.loader_measure import measure
 from benchmarks.machine import REPOSITORY, load_in_words, save, this_machine
 
 PEERS = ("memmap", "streaming", "litdata", "webdataset")
-INSTALL = "python3 -m venv PEER && PEER/bin/python -m pip install torch numpy mosaicml-streaming litdata webdataset"
-VOCABULARY = 100_000
-EOS = 1
-# One EOS in 700 tokens: documents of 3,000 characters, as web pages are.
-DOCUMENT_TOKENS = 700
-SHARDS = 12
+# Shards' worth of examples that a lane shuffles at a time. With 1, an epoch of these 12 shards on 8 lanes moves an
+# example 0.97 of a full shuffle's mean on average, but single epochs 0.9 to 1.05; with 2, every epoch 1.00.
+WINDOW_SHARDS = 2
 
 
 def main() -> int:
@@ -41,7 +37,7 @@ def main() -> int:
         return _child(json.loads(options.child))
     folder = Path(tempfile.mkdtemp(prefix="shardmill-loader-benchmark-"))
     try:
-        made = _make_data(folder, options.examples, options.seq_len)
+        made = make_data(folder, options.examples, options.seq_len)
         results = list(_measured(options, folder, made))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -67,24 +63,6 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _make_data(folder: Path, num_examples: int, seq_len: int) -> dict[str, str]:
-    """Tokens, where example number i begins with token i + 10, as one .npy file and as our shards."""
-    from manifests import ExampleFormat
-    from tests.loader.loader_datasets import write_dataset
-
-    rng = np.random.default_rng(0)
-    tokens = np.lib.format.open_memmap(folder / "tokens.npy", mode="w+", dtype="<u4", shape=(num_examples, seq_len))
-    for first in range(0, num_examples, 1024):
-        block = rng.integers(EOS + 1, VOCABULARY, tokens[first : first + 1024].shape, dtype=np.uint32)
-        block[rng.random(block.shape) < 1 / DOCUMENT_TOKENS] = EOS
-        block[:, 0] = np.arange(first, first + len(block)) + 10
-        tokens[first : first + 1024] = block
-    tokens.flush()
-    example = ExampleFormat(seq_len=seq_len, dtype="uint32", packing="concat")
-    manifest = write_dataset(str(folder / "ours"), np.array_split(tokens, SHARDS), example=example)
-    return {"tokens": str(folder / "tokens.npy"), "manifest": manifest, "shards": str(folder / "ours/shards/train")}
-
-
 def _measured(options: argparse.Namespace, folder: Path, made: dict[str, str]) -> Iterator[dict[str, Any]]:
     """Each measurement's medians, in the order of the table."""
     cases: list[tuple[str, dict[str, Any]]] = []
@@ -107,40 +85,19 @@ def _measured(options: argparse.Namespace, folder: Path, made: dict[str, str]) -
         settings = settings | {"batch": options.batch, "manifest": made["manifest"]}
         place = made["shards"] if who == "webdataset" else str(folder / who)
         if who in ("streaming", "litdata") and who not in prepared:
-            _run_peer(options, ["prepare", who, made["tokens"], place])
+            run_peer(options.peer_python, ["prepare", who, made["tokens"], place])
             prepared.add(who)
         runs = []
         for _ in range(options.runs):
             sys.stderr.write(f"{name}, {settings['workers']} workers, {settings['dtype']}\n")
             if who == "ours":
                 command = [sys.executable, __file__, "--child", json.dumps(settings)]
-                runs.append(_run(command, pinned=not settings["workers"]))
+                runs.append(run(command, pinned=not settings["workers"]))
             else:
                 arguments = ["measure", who, made["tokens"], place, json.dumps(settings)]
-                runs.append(_run_peer(options, arguments, pinned=not settings["workers"]))
+                runs.append(run_peer(options.peer_python, arguments, pinned=not settings["workers"]))
         found = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
         yield {"who": name, **settings, **found, "manifest": None}
-
-
-def _run_peer(options: argparse.Namespace, arguments: list[str], pinned: bool = True) -> Any:
-    script = str(REPOSITORY / "benchmarks" / "peers" / "loader_peers.py")
-    return _run([options.peer_python, script, *arguments], pinned=pinned)
-
-
-def _run(command: list[str], *, pinned: bool) -> Any:
-    """The JSON line a child prints last; None where it prints none."""
-    core = min(os.sched_getaffinity(0))
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=(lambda: os.sched_setaffinity(0, {core})) if pinned else None,
-    )
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command[:4])} failed:\n{done.stderr[-3000:]}")
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    return json.loads(lines[-1]) if lines else None
 
 
 def _child(settings: dict[str, Any]) -> int:
@@ -156,6 +113,7 @@ def _child(settings: dict[str, Any]) -> int:
         return Loader(
             settings["manifest"],
             global_batch=settings["batch"],
+            window_shards=WINDOW_SHARDS,
             num_workers=settings["workers"],
             num_ahead=settings.get("num_ahead", 2),
             columns=columns,
@@ -205,7 +163,7 @@ def _table(options: argparse.Namespace, results: list[dict[str, Any]]) -> Iterat
             f"| {row['who']} | {row['workers']} | {what} | " + " | ".join(f"{figure:,.0f}" for figure in figures) + " |"
         )
     yield ""
-    yield f"A full shuffle's mean move: {options.examples / 3:,.0f}; ours varies with the epoch, see docs/loader.md."
+    yield f"A full shuffle's mean move: {options.examples / 3:,.0f}; ours with window_shards={WINDOW_SHARDS}."
     yield "Peak memory is beyond the torch import, mapped files included."
     yield f"{this_machine().in_words()}. Its load: {load_in_words()}."
     if not options.peer_python:

@@ -4,6 +4,7 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 KIBIBYTE = 1024  # Linux reports the peak of resident memory in it
 
@@ -17,6 +18,17 @@ def cpu_seconds() -> float:
 def peak_bytes() -> int:
     """The most memory this process has held so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIBIBYTE
+
+
+def reset_peak() -> None:
+    """Let peak_bytes of /proc begin anew from what is held now: Linux, see proc(5), clear_refs."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def held_bytes(field: str) -> int:
+    """VmRSS, what this process holds, or VmHWM, the most it held since reset_peak."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:")) * KIBIBYTE
 
 
 @dataclass

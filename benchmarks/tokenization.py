@@ -1,6 +1,6 @@
 """Tokenizing, packing and writing: MB per core-second, peers beside us in the same run, memory of a task.
 
-    python benchmarks/tokenization.py [--runs 3] [--only rates padding memory] [--gigabytes 2] [--save]
+    python benchmarks/tokenization.py [--runs 3] [--only rates padding memory threads] [--gigabytes 2] [--save]
 
 Every figure comes from a process of its own, pinned to one core, in a worker's environment; core-seconds are its user
 and system time.
@@ -25,11 +25,12 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.tokenization_parts import TASK_MEGABYTES, prepare
-from pipeline.runtime import WORKER_ENVIRONMENT
+from benchmarks.tokenization_parts import TASK_MEGABYTES, encode_task, prepare, threads_of_a_task
+from pipeline import runtime
+from pipeline.runtime import WORKER_ENVIRONMENT, Unit
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-SECTIONS = ("rates", "padding", "memory")
+SECTIONS = ("rates", "padding", "memory", "threads")
 
 
 def run_part(folder: Path, *arguments: str) -> dict[str, Any]:
@@ -103,6 +104,20 @@ def memory(folder: Path, gigabytes: float) -> Iterator[str]:
             yield f"| {done:,} | {resident} |"
 
 
+def threads(folder: Path) -> Iterator[str]:
+    """What two encode tasks at once do in Ray workers of one core each."""
+    ray = runtime.start_ray(build_url=str(folder / "ray"), address=None, num_cpus=2, workers=2, progress=sys.stderr)
+    units = [Unit(key=name, label=name, task=encode_task(folder, name)) for name in ("en-64", "ru-64")]
+    try:
+        found = ray.run("threads", threads_of_a_task, units)
+    finally:
+        runtime.stop_ray()
+    yield "\n| a task in a Ray worker | threads before | made by it | cores busy |\n|---|---|---|---|"
+    for unit, of_task in zip(units, found, strict=True):
+        made = ", ".join(of_task["made"]) or "none"
+        yield f"| {unit.label} | {of_task['before']} | {made} | {of_task['cores_busy']:.2f} |"
+
+
 def report(folder: Path, only: Sequence[str], runs: int, gigabytes: float) -> Iterator[str]:
     """The result, line by line, Markdown."""
     yield head(runs)
@@ -112,6 +127,8 @@ def report(folder: Path, only: Sequence[str], runs: int, gigabytes: float) -> It
         yield from padding(folder)
     if "memory" in only:
         yield from memory(folder, gigabytes)
+    if "threads" in only:
+        yield from threads(folder)
 
 
 def main() -> int:

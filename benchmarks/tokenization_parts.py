@@ -9,6 +9,8 @@ import json
 import os
 import resource
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from importlib.resources import files
@@ -25,7 +27,7 @@ import pyarrow.parquet as pq
 import zstandard
 
 from manifests.shard import ExampleFormat, view_examples
-from pipeline.documents import DocumentsFile, documents_schema
+from pipeline.documents import ROW_GROUP_BYTES, DocumentsFile, documents_schema
 from pipeline.packing import num_groups_for
 from pipeline.plan import plan_split
 from pipeline.runs import Run, RunLayout, bucket_totals
@@ -92,7 +94,7 @@ def write_documents(path: Path, records: list[tuple[str, str]], num_bytes: float
     with pq.ParquetWriter(path, schema, compression="lz4") as writer:
         for copy in count():
             start = 0
-            for texts in batches([text for _, text in records]):
+            for texts in batches([text for _, text in records], ROW_GROUP_BYTES):
                 part = records[start : start + len(texts)]
                 start += len(texts)
                 sizes = [len(text.encode()) for text in texts]
@@ -231,6 +233,19 @@ def part_engine_memory(folder: Path, gigabytes: float) -> dict[str, Any]:
                 resident.append((round(num_bytes / 1e6), round(pages * resource.getpagesize() / 1e6)))
     threads = len(list(Path("/proc/self/task").iterdir()))
     return {"resident_mb_after_mb": resident, "threads": threads}
+
+
+def threads_of_a_task(task: EncodeTask) -> dict[str, Any]:
+    """In a Ray worker: its threads before and after an encode task, those that the task made by name, and how busy."""
+    before, cpu, clock = _threads(), core_seconds(), time.monotonic()
+    encode_documents(task)
+    made = _threads() - before
+    busy = (core_seconds() - cpu) / (time.monotonic() - clock)
+    return {"before": before.total(), "made": sorted(made.elements()), "cores_busy": busy}
+
+
+def _threads() -> Counter[str]:
+    return Counter((thread / "comm").read_text().strip() for thread in Path("/proc/self/task").iterdir())
 
 
 def encoded_runs(folder: Path) -> tuple[list[Run], list[int]]:

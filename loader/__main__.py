@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
+from loader.mixture import check_alike
 from loader.order import OrderError, RunShape
 from loader.trace import TraceRequest, trace_lines
-from manifests import UserError, load
-from manifests.command_line import OneLineParser
+from manifests import Dataset, load
+from manifests.command_line import OneLineParser, end_process, run_command
 
 MANIFEST = "--manifest data/manifests/v1.json"
 EXAMPLE = f"python -m loader trace {MANIFEST} --global-batch 8 --world-size 2 --start 0 --steps 3"
@@ -19,26 +18,19 @@ EXAMPLE = f"python -m loader trace {MANIFEST} --global-batch 8 --world-size 2 --
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the command; returns its exit code: 0 done, 2 the request is wrong."""
-    parser = _parser()
-    if not arguments:
-        parser.print_help(sys.stderr)
-        return 2
-    options = parser.parse_args(arguments)
-    try:
-        for line in options.run(options):
+    return run_command(_parser(), arguments)
+
+
+def _printing(lines_of: Callable[[argparse.Namespace], Iterator[str]]) -> Callable[[argparse.Namespace], int]:
+    """A command that prints these lines."""
+
+    def run(options: argparse.Namespace) -> int:
+        for line in lines_of(options):
             sys.stdout.write(line + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader (`| head`) has enough. Python would complain of it once more when it closes standard output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except UserError as error:
-        sys.stderr.write(f"loader {options.command}: {error}\n")
-        return 2
-    except OSError as error:
-        what = error.strerror or error
-        sys.stderr.write(f"loader {options.command}: {options.manifest}: {what}; give the path of a manifest\n")
-        return 2
-    return 0
+        return 0
+
+    return run
 
 
 def _trace(options: argparse.Namespace) -> Iterator[str]:
@@ -51,22 +43,18 @@ def _trace(options: argparse.Namespace) -> Iterator[str]:
         num_steps=options.steps,
         num_workers=options.workers,
     )
-    return trace_lines(load(options.manifest), request)
+    return trace_lines(*_data(options), request)
 
 
 def _check(options: argparse.Namespace) -> Iterator[str]:
-    from loader.commands import check
+    from loader.commands import check, check_mixture
 
     _at_least_1(world_size=options.world_size, nodes=options.nodes)
-    return check.lines(
-        check.checked(
-            load(options.manifest),
-            split=options.split,
-            shape=_shape(options),
-            world_size=options.world_size,
-            nodes=options.nodes,
-        )
-    )
+    datasets, weights = _data(options)
+    run = {"split": options.split, "shape": _shape(options), "world_size": options.world_size, "nodes": options.nodes}
+    if weights:
+        return check_mixture.lines(check_mixture.checked(datasets, weights, **run))
+    return check.lines(check.checked(datasets[0], **run))
 
 
 def _bench(options: argparse.Namespace) -> Iterator[str]:
@@ -76,12 +64,13 @@ def _bench(options: argparse.Namespace) -> Iterator[str]:
 
     if not options.seconds > 0:
         raise OrderError(f"--seconds is {options.seconds}; give more than 0")
-    example = load(options.manifest).manifest.example
+    datasets, weights = _data(options)
+    example = datasets[0].manifest.example
     columns = tuple(options.columns.split(",")) if options.columns else COLUMNS
 
     def make_loader() -> Loader:
         return Loader(
-            options.manifest,
+            dict(zip(map(_path_of, options.manifest), weights, strict=True)) if weights else options.manifest[0],
             split=options.split,
             global_batch=options.global_batch,
             lanes=options.lanes,
@@ -105,13 +94,39 @@ def _peek(options: argparse.Namespace) -> Iterator[str]:
     if options.step < 0:
         raise OrderError(f"--step is {options.step}; give 0 or more")
     return peek.lines(
-        load(options.manifest),
+        *_data(options),
         split=options.split,
         shape=_shape(options),
         step=options.step,
         num_rows=options.rows,
         width=options.width,
     )
+
+
+def _data(options: argparse.Namespace) -> tuple[list[Dataset], list[float]]:
+    """The manifests named, and their weights: none for a single manifest without one."""
+    texts: list[str] = options.manifest
+    weights = [_weight_of(text) for text in texts]
+    if len(texts) > 1 and None in weights:
+        raise OrderError(
+            f"--manifest {texts[weights.index(None)]} has no weight; where there are several, each is MANIFEST=WEIGHT"
+        )
+    datasets = [load(_path_of(text)) for text in texts]
+    check_alike(datasets)
+    return datasets, [weight for weight in weights if weight is not None]
+
+
+def _weight_of(text: str) -> float | None:
+    """Of `data/v1.json=0.3`, 0.3; a name that ends otherwise has none."""
+    _, equals, weight = text.rpartition("=")
+    try:
+        return float(weight) if equals else None
+    except ValueError:
+        return None
+
+
+def _path_of(text: str) -> str:
+    return text if _weight_of(text) is None else text.rpartition("=")[0]
 
 
 def _at_least_1(**values: int) -> None:
@@ -186,10 +201,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_order(command: argparse.ArgumentParser, run: Any) -> None:
+def _add_order(command: argparse.ArgumentParser, lines_of: Callable[[argparse.Namespace], Iterator[str]]) -> None:
     """What fixes the order, alike for all commands."""
-    command.set_defaults(run=run)
-    command.add_argument("--manifest", required=True, help="path or URL of a manifest")
+    command.set_defaults(run=_printing(lines_of))
+    command.add_argument(
+        "--manifest",
+        required=True,
+        action="append",
+        help="path or URL of a manifest; for a mixture several times, each as MANIFEST=WEIGHT",
+    )
     command.add_argument("--split", default="train", help="default: %(default)s")
     command.add_argument("--global-batch", type=int, required=True, metavar="B", help="examples a step, over all ranks")
     command.add_argument("--seed", type=int, default=0, help="default: %(default)s")
@@ -204,4 +224,4 @@ def _add_world(command: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    end_process(main)

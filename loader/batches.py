@@ -8,14 +8,22 @@ Where a device is named, batches go there ahead of need: through pinned memory, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from loader.buffers import Buffers
-from loader.columns import COLUMNS, fill_from_addresses, load_kernel
-from loader.plans import MicroBatchPlan, RowsOf
+from loader.columns import (
+    COLUMNS,
+    CUMULATIVE_LENGTHS,
+    ColumnFiller,
+    ColumnMemory,
+    cumulative_lengths,
+    load_kernel,
+)
+from loader.plans import MicroBatchPlan, RowsOf, Stretch
 from loader.rows import RowReader
 from loader.workers import PLANS_PER_WORKER, made_in_order
 from manifests.errors import UserError
@@ -49,9 +57,10 @@ class BatchMaker:
         pin_memory: bool = False,
         device: torch.device | None = None,
     ) -> None:
-        unknown = [name for name in columns if name not in COLUMNS]
+        known = (*COLUMNS, CUMULATIVE_LENGTHS)
+        unknown = [name for name in columns if name not in known]
         if unknown or not columns or len(set(columns)) != len(columns):
-            raise ColumnsError(f"columns is {columns!r}; give one or more of {', '.join(COLUMNS)}, each once")
+            raise ColumnsError(f"columns is {columns!r}; give one or more of {', '.join(known)}, each once")
         if dtype not in _NUMPY_DTYPE:
             raise ColumnsError(f"dtype is {dtype}; batches are made as torch.int64 or torch.int32")
         on_cuda = device is not None and device.type == "cuda"
@@ -59,39 +68,60 @@ class BatchMaker:
             asked = f"device is {device}" if on_cuda else "pin_memory is True"
             raise ColumnsError(f"{asked}, but torch finds no CUDA here; leave it out, or install torch for CUDA")
         self._example = example
-        # Asked once: they are computed properties, and a batch of a few rows takes 30 microseconds.
-        self._stored_dtype, self._padding_id = example.numpy_dtype, example.padding_id
-        self._eos_id = eos_id
-        self._columns = columns
+        self._filler = ColumnFiller(
+            example.numpy_dtype, _NUMPY_DTYPE[dtype], example.seq_len, eos_id=eos_id, padding_id=example.padding_id
+        )
+        # Kept through iterations: what the last windows of an epoch have mapped, the next one often begins with.
+        self._reader = RowReader(example)
+        self._asked = columns
+        # The filled ones; lengths are made of the documents, whether or not those are asked for.
+        self._columns = tuple(name for name in columns if name != CUMULATIVE_LENGTHS)
+        if CUMULATIVE_LENGTHS in columns and "document_ids" not in columns:
+            self._columns += ("document_ids",)
         self._dtype = dtype
         self._pin_memory = pin_memory or on_cuda
         self._device = device
 
-    def batches(self, plans: Iterable[MicroBatchPlan], num_rows: int, num_workers: int) -> Iterator[Batch]:
-        """The batches of the plans, each of `num_rows` rows, in order, made here or by worker processes."""
+    def batches(self, plans: Iterable[MicroBatchPlan], num_rows: int, num_workers: int) -> Iterator[Batch | Copied]:
+        """The batches of the plans, each of `num_rows` rows, in order, made here or by worker processes.
+
+        Each is for `received`, in the thread that uses it.
+        """
         made = self._made_by_workers(plans, num_rows, num_workers) if num_workers else self._made_here(plans, num_rows)
+        if CUMULATIVE_LENGTHS in self._asked:
+            made = self._with_lengths(made)
         if self._device is None or self._device.type == "cpu":
             return made
         return _on_device(made, self._device)
 
+    def _with_lengths(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        for batch in batches:
+            lengths = torch.from_numpy(cumulative_lengths(batch["document_ids"].numpy()))
+            batch[CUMULATIVE_LENGTHS] = lengths.pin_memory() if self._pin_memory else lengths
+            yield {name: batch[name] for name in self._asked}
+            del batch
+
+    def forget_files(self) -> None:
+        """Gives up the files that are mapped. Not while batches are made."""
+        self._reader.forget()
+
     def _made_here(self, plans: Iterable[MicroBatchPlan], num_rows: int) -> Iterator[Batch]:
-        reader = RowReader(self._example)
+        places_of, fill = self._reader.places, self._filler.fill
         if self._pin_memory:
             # torch pools pinned memory itself, and knows which copies to a device are still reading it.
             for plan in plans:
                 batch = self._pinned(num_rows)
-                self._fill(reader, plan, {name: tensor.numpy() for name, tensor in batch.items()})
+                columns = ColumnMemory.of({name: tensor.numpy() for name, tensor in batch.items()})
+                fill(places_of(plan.stretch), plan.first, plan.num_examples, num_rows, columns)
                 yield batch
             return
         buffers = self._buffers(num_rows)
         for plan in plans:
             slot = buffers.take()
-            arrays = buffers.arrays(slot)
-            self._fill(reader, plan, arrays)
-            batch = _tensors(buffers.lent(slot, arrays))
-            # Nothing here refers to the batch while the next one is made, or its slot would not be free.
-            del arrays
+            fill(places_of(plan.stretch), plan.first, plan.num_examples, num_rows, buffers.columns(slot))
+            batch = _tensors(buffers.lent(slot))
             yield batch
+            # Nothing here refers to the batch while the next one is made, or its slot would not be free.
             del batch
 
     def _made_by_workers(self, plans: Iterable[MicroBatchPlan], num_rows: int, num_workers: int) -> Iterator[Batch]:
@@ -106,21 +136,28 @@ class BatchMaker:
             named: list[tuple[RowsOf, ...] | None] = [None] * num_workers
             for number, plan in enumerate(plans):
                 worker = number % num_workers
-                news = plan.files if plan.files is not named[worker] else None
-                named[worker] = plan.files
-                rows = plan.file_of_row.tobytes(), plan.example_of_row.tobytes()
-                yield buffers.take(), news, *rows, plan.window
+                stretch, rows = plan.stretch, slice(plan.first, plan.first + plan.num_examples)
+                news = stretch.files if stretch.files is not named[worker] else None
+                named[worker] = stretch.files
+                of_rows = stretch.file_of_row[rows].tobytes(), stretch.example_of_row[rows].tobytes()
+                yield buffers.take(), news, *of_rows, stretch.window
 
         def fill(task: Task) -> int:  # in a worker, whose `files` and `reader` are its own
             nonlocal files
             slot, news, file_of_row, example_of_row, window = task
             files = files if news is None else news
-            rows = np.frombuffer(file_of_row, dtype=np.int64), np.frombuffer(example_of_row, dtype=np.int64)
-            self._fill(reader, MicroBatchPlan(files, *rows, num_rows, window), buffers.arrays(slot))
+            stretch = Stretch(
+                files=files,
+                file_of_row=np.frombuffer(file_of_row, dtype=np.int64),
+                example_of_row=np.frombuffer(example_of_row, dtype=np.int64),
+                window=window,
+            )
+            places = reader.places(stretch)
+            self._filler.fill(places, 0, len(stretch.file_of_row), num_rows, buffers.columns(slot))
             return slot
 
         for slot in made_in_order(tasks(), fill, num_workers):
-            batch = _tensors(buffers.lent(slot, buffers.arrays(slot)))
+            batch = _tensors(buffers.lent(slot))
             if self._pin_memory:
                 pinned = self._pinned(num_rows)
                 for name, tensor in batch.items():
@@ -131,12 +168,7 @@ class BatchMaker:
 
     def load_kernel(self) -> None:
         """Before processes are forked that should have it."""
-        load_kernel(self._stored_dtype, _NUMPY_DTYPE[self._dtype])
-
-    def _fill(self, reader: RowReader, plan: MicroBatchPlan, arrays: dict[str, np.ndarray]) -> None:
-        fill_from_addresses(
-            reader.addresses(plan), self._stored_dtype, arrays, eos_id=self._eos_id, padding_id=self._padding_id
-        )
+        load_kernel(self._example.numpy_dtype, _NUMPY_DTYPE[self._dtype])
 
     def _buffers(self, num_rows: int, num_shared: int = 0) -> Buffers:
         dtype = _NUMPY_DTYPE[self._dtype]
@@ -177,25 +209,43 @@ def _tensors(arrays: dict[str, np.ndarray]) -> Batch:
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
-def _on_device(batches: Iterator[Batch], device: torch.device) -> Iterator[Batch]:
-    """Batches copied to a CUDA device on a stream of their own, one ahead of the consumer's."""
+def _on_device(batches: Iterator[Batch], device: torch.device) -> Iterator[Copied]:
+    """Batches copied to a CUDA device on a stream of their own, one ahead of the consumer's.
+
+    The pinned memory copied from is not used again before the copy is done: torch's host allocator sees to that.
+    """
     stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    ahead: tuple[Batch, torch.cuda.Event] | None = None
+    ahead: Copied | None = None
     for batch in batches:
         with torch.cuda.stream(stream):
             copied = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
             done = stream.record_event()
         if ahead is not None:
-            yield _handed_over(*ahead, device)
-        ahead = copied, done
+            yield ahead
+        ahead = Copied(copied, done, device)
     if ahead is not None:
-        yield _handed_over(*ahead, device)
+        yield ahead
 
 
-def _handed_over(batch: Batch, copied: torch.cuda.Event, device: torch.device) -> Batch:
-    """A copied batch for the consumer's stream, which waits for the copy and is known to use its memory."""
-    consumer = torch.cuda.current_stream(device)
-    consumer.wait_event(copied)
-    for tensor in batch.values():
+@dataclass(frozen=True)
+class Copied:
+    """A batch on its way to a device."""
+
+    batch: Batch
+    done: torch.cuda.Event
+    device: torch.device
+
+
+def received(made: Batch | Copied) -> Batch:
+    """What `BatchMaker.batches` gave, for the thread that uses it.
+
+    That thread's stream waits for the copy, and is known to use its memory: which stream is current differs by thread,
+    so this is not for the one that makes batches ahead.
+    """
+    if not isinstance(made, Copied):
+        return made
+    consumer = torch.cuda.current_stream(made.device)
+    consumer.wait_event(made.done)
+    for tensor in made.batch.values():
         tensor.record_stream(consumer)
-    return batch
+    return made.batch

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from loader.columns import ColumnMemory
+
 # Private slots kept free for the next batch; what a consumer held beyond that goes back to the system.
 _FREE_SLOTS_KEPT = 4
 
@@ -31,12 +33,12 @@ class Buffers:
         self._shape = (len(self._columns), num_rows, seq_len)
         self._dtype = dtype
         self._is_shared = num_shared > 0
-        self._memory: dict[int, np.ndarray] = {}
+        self._slots: dict[int, ColumnMemory] = {}
         if num_shared:
             pages = mmap.mmap(-1, num_shared * self.slot_bytes)
             slots = np.frombuffer(pages, dtype=dtype).reshape(num_shared, *self._shape)
-            self._memory = dict(enumerate(slots))
-        self._free: deque[int] = deque(self._memory)
+            self._slots = {slot: self._columns_in(memory) for slot, memory in enumerate(slots)}
+        self._free: deque[int] = deque(self._slots)
         self._num_made = num_shared
 
     @property
@@ -48,24 +50,24 @@ class Buffers:
         if not self._free and not self._is_shared:
             slot = self._num_made
             self._num_made += 1
-            self._memory[slot] = np.empty(self._shape, dtype=self._dtype)
+            self._slots[slot] = self._columns_in(np.empty(self._shape, dtype=self._dtype))
             return slot
         return self._free.popleft()
 
-    def arrays(self, slot: int) -> dict[str, np.ndarray]:
+    def columns(self, slot: int) -> ColumnMemory:
         """The slot's columns, to be filled."""
-        return dict(zip(self._columns, self._memory[slot], strict=True))
+        return self._slots[slot]
 
-    def lent(self, slot: int, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The slot's `arrays` for the consumer; the slot is free again when none of them is referred to any more.
+    def lent(self, slot: int) -> dict[str, np.ndarray]:
+        """The slot's columns for the consumer; the slot is free again when none of them is referred to any more.
 
         They are for torch.from_numpy alone: views of a tensor keep its array alive, numpy's views of an array do not.
         The last free shared slot is never lent: a consumer that keeps many batches gets copies from there on.
         """
         if self._is_shared and not self._free:
-            copies = {name: array.copy() for name, array in arrays.items()}
             self._free.append(slot)
-            return copies
+            return {name: array.copy() for name, array in self._slots[slot].arrays.items()}
+        arrays = {name: array.view() for name, array in self._slots[slot].arrays.items()}
         left = len(arrays)
 
         def died(_: object) -> None:
@@ -80,6 +82,9 @@ class Buffers:
 
     def _give_back(self, slot: int) -> None:
         if not self._is_shared and len(self._free) >= _FREE_SLOTS_KEPT:
-            self._memory.pop(slot, None)
+            del self._slots[slot]
         else:
             self._free.append(slot)
+
+    def _columns_in(self, memory: np.ndarray) -> ColumnMemory:
+        return ColumnMemory.of(dict(zip(self._columns, memory, strict=True)))

@@ -30,7 +30,11 @@ class CacheError(UserError):
 
 
 class ChecksumError(UserError):
-    """Downloaded bytes that are not the manifest's."""
+    """Downloaded bytes that are not the manifest's. found: what came, told apart: its sha256 and how many bytes."""
+
+    def __init__(self, message: str, found: tuple[str, int]) -> None:
+        super().__init__(message)
+        self.found = found
 
 
 class FullDiskError(CacheError):
@@ -170,7 +174,8 @@ def _fill(
     if written != num_bytes or hasher.hexdigest() != sha256:
         size = f"{written}" if written <= num_bytes else f"more than {num_bytes}"
         raise ChecksumError(
-            f"{size} bytes with sha256 {hasher.hexdigest()} came, the manifest says {num_bytes} bytes with {sha256}"
+            f"{size} bytes with sha256 {hasher.hexdigest()} came, the manifest says {num_bytes} bytes with {sha256}",
+            (hasher.hexdigest(), written),
         )
 
 

@@ -18,15 +18,91 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable
-from functools import lru_cache
+from dataclasses import dataclass
 
 import numpy as np
 
 COLUMNS = ("input_ids", "labels", "position_ids", "document_ids")
+# Made of document_ids where it is asked for, and of another shape: see cumulative_lengths.
+CUMULATIVE_LENGTHS = "cumulative_lengths"
 IGNORED_LABEL = -100
 NO_DOCUMENT = -1
 # The address of a row that no shard holds: its columns are filler.
 NO_ROW = 0
+
+
+class RowPlaces:
+    """Where rows lie in memory: row i at bases[files[i]] + examples[i] * stride, and nowhere where that base is NO_ROW.
+
+    bases, files, examples: int64 arrays; who makes this keeps what they point at alive. stride: bytes. Reading by
+    address saves a copy of every row on the way from the page cache into the batch.
+    """
+
+    __slots__ = ("_addresses", "bases", "examples", "files", "stride")
+
+    def __init__(self, bases: np.ndarray, files: np.ndarray, examples: np.ndarray, stride: int) -> None:
+        self.bases, self.files, self.examples = (np.ascontiguousarray(of, np.int64) for of in (bases, files, examples))
+        self.stride = stride
+        # Asked for once, not with every batch: numpy takes half a microsecond to say one.
+        self._addresses = self.bases.ctypes.data, self.files.ctypes.data, self.examples.ctypes.data
+
+    def addresses_from(self, first: int) -> tuple[int, int, int]:
+        """Of the bases, and of the files and examples of row number `first`."""
+        bases, files, examples = self._addresses
+        return bases, files + 8 * first, examples + 8 * first
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMemory:
+    """The columns to fill, all (num_rows, seq_len) and of one signed dtype; addresses: of COLUMNS, 0 where not made."""
+
+    arrays: dict[str, np.ndarray]
+    addresses: tuple[int, int, int, int]
+
+    @classmethod
+    def of(cls, arrays: dict[str, np.ndarray]) -> ColumnMemory:
+        found = [arrays[name].ctypes.data if name in arrays else 0 for name in COLUMNS]
+        return cls(arrays, (found[0], found[1], found[2], found[3]))
+
+
+class ColumnFiller:
+    """Fills columns from rows of one kind: by the compiled kernel once it is there, by numpy until then.
+
+    stored: the dtype of the rows. column: of the columns. padding_id: the id that marks padding.
+    """
+
+    def __init__(self, stored: np.dtype, column: np.dtype, seq_len: int, *, eos_id: int, padding_id: int) -> None:
+        self._types = stored.name, column.name
+        self._stored, self._seq_len, self._eos_id, self._padding_id = stored, seq_len, eos_id, padding_id
+        self._kernel: Callable[..., None] | None = None
+        self._num_plain = 0
+
+    def fill(self, places: RowPlaces, first: int, num_examples: int, num_rows: int, columns: ColumnMemory) -> None:
+        """Rows 0 .. num_examples - 1 of the columns from rows first .. of `places`; the rest of num_rows is filler."""
+        if self._kernel is None:
+            self._kernel = _kernels.loaded.get(self._types)
+        if self._kernel is None:
+            rows = slice(first, first + num_examples)
+            bases = places.bases[places.files[rows]]
+            addresses = np.where(bases == NO_ROW, NO_ROW, bases + places.examples[rows] * places.stride)
+            fill_plainly(
+                addresses, num_rows, self._stored, columns.arrays, eos_id=self._eos_id, padding_id=self._padding_id
+            )
+            # Not before the first batch is on its way: loading holds the interpreter's lock for some milliseconds.
+            self._num_plain += 1
+            if self._num_plain > 1:
+                _kernels.load_beside(self._types)
+            return
+        self._kernel(
+            *places.addresses_from(first),
+            num_examples,
+            num_rows,
+            places.stride,
+            self._seq_len,
+            *columns.addresses,
+            self._eos_id,
+            self._padding_id,
+        )
 
 
 def fill_columns(
@@ -38,47 +114,30 @@ def fill_columns(
     """
     if tokens.shape[1] > 1 and tokens.strides[1] != tokens.itemsize:
         tokens = np.ascontiguousarray(tokens)
-    addresses = np.full(num_rows, NO_ROW, dtype=np.int64)
-    addresses[: len(tokens)] = tokens.ctypes.data + np.arange(len(tokens)) * tokens.strides[0]
-    load_kernel(tokens.dtype, next(iter(columns.values())).dtype)
-    fill_from_addresses(addresses, tokens.dtype, columns, eos_id=eos_id, padding_id=padding_id)
-
-
-def fill_from_addresses(
-    addresses: np.ndarray, dtype: np.dtype, columns: dict[str, np.ndarray], *, eos_id: int, padding_id: int
-) -> None:
-    """Fills row i of each column from the seq_len tokens of `dtype` at memory address `addresses[i]`.
-
-    addresses: int64, NO_ROW for filler; the caller keeps what they point at alive. Reading by address saves a copy of
-    every row on the way from the page cache into the batch.
-    """
-    first = next(iter(columns.values()))
-    assert len(first) == len(addresses)
-    kernel = _kernel.loaded.get((dtype.itemsize, first.itemsize))
-    if kernel is None:
-        fill_plainly(addresses, dtype, columns, eos_id=eos_id, padding_id=padding_id)
-        _kernel.load_beside(dtype, first.dtype)
-        return
-    absent = _absent(first.shape[1], first.dtype)
-    kernel(
-        addresses,
-        _EMPTY[dtype.itemsize],
-        columns.get("input_ids", absent),
-        columns.get("labels", absent),
-        columns.get("position_ids", absent),
-        columns.get("document_ids", absent),
-        eos_id,
-        padding_id,
-    )
+    column = next(iter(columns.values())).dtype
+    load_kernel(tokens.dtype, column)
+    filler = ColumnFiller(tokens.dtype, column, tokens.shape[1], eos_id=eos_id, padding_id=padding_id)
+    files = np.zeros(len(tokens), dtype=np.int64)
+    places = RowPlaces(np.array([tokens.ctypes.data]), files, np.arange(len(tokens)), tokens.strides[0])
+    filler.fill(places, 0, len(tokens), num_rows, ColumnMemory.of(columns))
 
 
 def fill_plainly(
-    addresses: np.ndarray, dtype: np.dtype, columns: dict[str, np.ndarray], *, eos_id: int, padding_id: int
+    addresses: np.ndarray,
+    num_rows: int,
+    dtype: np.dtype,
+    columns: dict[str, np.ndarray],
+    *,
+    eos_id: int,
+    padding_id: int,
 ) -> None:
-    """What the kernel does, in numpy, at a tenth of its speed: the first batches should not wait for a compiler."""
+    """What the kernel does, in numpy, at a tenth of its speed: the first batches should not wait for a compiler.
+
+    addresses: of the rows, of `dtype`, NO_ROW for filler.
+    """
     seq_len = next(iter(columns.values())).shape[1]
     # Filler is a row of padding alone.
-    tokens = np.full((len(addresses), seq_len), padding_id, dtype=dtype)
+    tokens = np.full((num_rows, seq_len), padding_id, dtype=dtype)
     for row in np.flatnonzero(addresses != NO_ROW).tolist():
         ctypes.memmove(tokens[row].ctypes.data, int(addresses[row]), tokens[row].nbytes)
     is_eos, is_padding = tokens == eos_id, tokens == padding_id
@@ -99,50 +158,50 @@ def fill_plainly(
         columns["document_ids"][...] = np.where(is_padding, NO_DOCUMENT, document)
 
 
-def load_kernel(dtype: np.dtype, column_dtype: np.dtype) -> None:
-    """Makes the kernel ready now, so that processes forked later have it; 0.4 s of CPU time, once a process.
+def cumulative_lengths(document_ids: np.ndarray) -> np.ndarray:
+    """Where documents begin in a batch whose rows are laid end to end, and after them its length: int32, rising from 0.
+
+    document_ids: (num_rows, seq_len). What attention over sequences of variable length takes as `cu_seqlens`: a row's
+    end cuts a document, and the padding at a row's end, or a filler row, counts as one document.
+
+    >>> cumulative_lengths(np.array([[0, 0, 1, -1], [0, 0, 0, 0]])).tolist()
+    [0, 2, 3, 4, 8]
+    """
+    begins = np.ones(document_ids.shape, dtype=bool)
+    np.not_equal(document_ids[:, 1:], document_ids[:, :-1], out=begins[:, 1:])
+    return np.append(np.flatnonzero(begins), document_ids.size).astype(np.int32)
+
+
+def load_kernel(stored: np.dtype, column: np.dtype) -> None:
+    """Makes the kernel ready now, so that processes forked later have it; 0.03 s of CPU time, once a process.
 
     The first time on a machine it is compiled: some seconds.
     """
-    _kernel.load(dtype, column_dtype)
+    _kernels.load((stored.name, column.name))
 
 
-class _Kernel:
-    """The compiled kernel, for the types it is loaded for."""
+class _Kernels:
+    """The compiled kernels, by the names of the types they are loaded for."""
 
     def __init__(self) -> None:
-        self.loaded: dict[tuple[int, int], Callable[..., None]] = {}
+        self.loaded: dict[tuple[str, str], Callable[..., None]] = {}
         self._loading = threading.Lock()
-        self._begun: set[tuple[int, int]] = set()
+        self._begun: set[tuple[str, str]] = set()
         self._process: int | None = None
 
-    def load(self, dtype: np.dtype, column_dtype: np.dtype) -> None:
-        sizes = dtype.itemsize, column_dtype.itemsize
+    def load(self, types: tuple[str, str]) -> None:
         with self._loading:
-            if sizes not in self.loaded:
-                from loader import kernel
+            if types not in self.loaded:
+                from loader import machine_code
 
-                # Called once with nothing to do, since that is what loads its machine code.
-                none = np.empty((0, 1), dtype=column_dtype)
-                kernel.fill(np.empty(0, dtype=np.int64), _EMPTY[dtype.itemsize], none, none, none, none, 0, 0)
-                self.loaded[sizes] = kernel.fill
+                self.loaded[types] = machine_code.kernel(*types)
 
-    def load_beside(self, dtype: np.dtype, column_dtype: np.dtype) -> None:
+    def load_beside(self, types: tuple[str, str]) -> None:
         """Begins to load it in a thread. Not in a process forked while its parent did: imports never end there."""
         self._process = self._process or os.getpid()
-        sizes = dtype.itemsize, column_dtype.itemsize
-        if sizes not in self._begun and self._process == os.getpid():
-            self._begun.add(sizes)
-            threading.Thread(target=self.load, args=(dtype, column_dtype), name="load-kernel", daemon=True).start()
+        if types not in self._begun and self._process == os.getpid():
+            self._begun.add(types)
+            threading.Thread(target=self.load, args=(types,), name="load-kernel", daemon=True).start()
 
 
-_kernel = _Kernel()
-
-# Tells the kernel the tokens' type.
-_EMPTY: dict[int, np.ndarray] = {2: np.empty(0, dtype=np.uint16), 4: np.empty(0, dtype=np.uint32)}
-
-
-@lru_cache(maxsize=8)
-def _absent(seq_len: int, dtype: np.dtype) -> np.ndarray:
-    """An absent column is an empty array of the same type: one compiled kernel serves every choice of columns."""
-    return np.empty((0, seq_len), dtype=dtype)
+_kernels = _Kernels()

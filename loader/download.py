@@ -13,14 +13,15 @@ from loader.counters import Counters
 from loader.rows import ShardError
 from loader.shards import ShardTable
 from manifests import storage
-from manifests.objects import StorageError
+from manifests.objects import AccessError, StorageError
 
 logger = logging.getLogger(__name__)
 
 # Pieces in which a shard is downloaded and hashed: large enough that the interpreter's share is nothing.
 _PIECE_BYTES = 1 << 20
-# Storage has by then retried each request itself, eight times: this is for a store that is away for a minute.
-_MAX_STORAGE_TRIES = 6
+# Storage has by then retried each request itself, eight times: this is for a store that is away for a minute, for
+# credentials that somebody is about to renew, and for a way that damages some of what it carries.
+_MAX_TRIES = 6
 _FIRST_WAIT_S = 0.2
 _LONGEST_WAIT_S = 20.0
 # A disk that is full now may be free when another shard, or another job, is done.
@@ -44,31 +45,36 @@ class Downloader:
     def download(self, number: int) -> CachedShard:
         """The shard, whole and verified, held in the cache.
 
-        A wrong checksum is tried once more, since the fault may lie on the way; storage's failures and a full disk
-        several times, waiting longer each time. Raises ShardError, FullDiskError, or what storage raised, naming the
-        shard; Closed when it is given up.
+        Wrong bytes are asked for again, since the fault may lie on the way: the same wrong bytes twice are what lies
+        there. Storage's failures, refused credentials (read anew each time) and a full disk are waited out, longer
+        each time. Raises ShardError, FullDiskError, or what storage raised, naming the shard; Closed when it is given
+        up.
         """
         entry, url = self._table.entries[number], self._table.url(number)
-        num_wrong = num_failed = num_full = 0
+        wrong: set[tuple[str, int]] = set()
+        num_failed = num_full = 0
         while True:
             try:
                 return self._obtain(number)
             except ChecksumError as error:
-                num_wrong += 1
-                if num_wrong == 2:
+                if error.found in wrong or len(wrong) == _MAX_TRIES - 1:
+                    often = "twice, the same bytes" if error.found in wrong else f"in {_MAX_TRIES} downloads"
                     raise ShardError(
-                        f"shard {entry.path} at {url} is not what the manifest says, twice: {error}; "
+                        f"shard {entry.path} at {url} is not what the manifest says, {often}: {error}; "
                         "restore it or build the version again"
                     ) from error
+                wrong.add(error.found)
                 logger.warning("shard %s: %s; downloading it again", entry.path, error)
-            except StorageError as error:
+            except (StorageError, AccessError) as error:
                 num_failed += 1
-                if num_failed == _MAX_STORAGE_TRIES:
+                if num_failed == _MAX_TRIES:
                     raise
                 logger.warning("shard %s: %s; trying again (%d)", entry.path, error, num_failed)
                 # Jitter, so that the ranks thrown off together do not come back together.
                 longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**num_failed)
                 self._wait(random.uniform(longest / 2, longest))
+                if isinstance(error, AccessError):
+                    storage.reconnect()
             except FullDiskError as error:
                 num_full += 1
                 if num_full == _MAX_FULL_DISK_WAITS:

@@ -18,12 +18,15 @@ from loader.budget import SourceNeed, divided, lanes_by_rank, ranks_of_node
 from loader.cache import ShardCache
 from loader.counters import Counters
 from loader.fetch import Fetcher
-from loader.mixture import MixtureOrder, lanes_of_rank
+from loader.mixture import MixtureOrder, blocks_of, lanes_of_rank, order_of
 from loader.order import RunShape, SplitOrder, rows_per_rank
-from loader.plans import MicroBatchPlan, RowsOf, StepBlock, blocks_of_rank
+from loader.plans import MicroBatchPlan, RowsOf, StepBlock, Stretch
 from loader.position import Position
 from loader.residency import most_touched
 from loader.shards import LocalShard, ShardTable
+
+# A plan on its way: the windows it lies in, and how many examples it brings.
+InFlight = tuple[tuple[int, ...], int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +64,7 @@ class Feed:
     ) -> None:
         self.shape = shape
         self._tables, self._here, self._counters = tuple(tables), here, counters
-        self.order: SplitOrder | MixtureOrder
-        if weights:
-            counts = tuple(table.num_examples for table in tables)
-            self.order = MixtureOrder(shard_num_examples=counts, weights=tuple(weights), shape=shape)
-        else:
-            self.order = SplitOrder(shard_num_examples=tables[0].num_examples, shape=shape)
+        self.order = order_of([table.num_examples for table in tables], weights, shape)
         mixture = self.order if isinstance(self.order, MixtureOrder) else None
         self._orders = (self.order,) if isinstance(self.order, SplitOrder) else self.order.sources
         self._first_shards = mixture.first_shards if mixture else (0,)
@@ -101,10 +99,10 @@ class Feed:
     def rows_per_step(self) -> int:
         return self.micro_batches_per_step * self.micro_batch
 
-    def plans(self, start: Position, in_flight: deque[tuple[int, ...]]) -> Iterator[MicroBatchPlan]:
+    def plans(self, start: Position, in_flight: deque[InFlight]) -> Iterator[MicroBatchPlan]:
         """The plans of this rank's micro-batches from a position to the end of its epoch.
 
-        in_flight: this appends each plan's windows, of which the consumer takes the first when it is done with a batch:
+        in_flight: this appends what it gives, of which the consumer takes the first when it is done with a batch:
         no file of a batch still on its way is given up.
         """
         fetchers: list[Fetcher] | None = None
@@ -114,35 +112,40 @@ class Feed:
             yield from self._plans_of(block, fetchers, in_flight)
 
     def _plans_of(
-        self, block: StepBlock, fetchers: list[Fetcher], in_flight: deque[tuple[int, ...]]
+        self, block: StepBlock, fetchers: list[Fetcher], in_flight: deque[InFlight]
     ) -> Iterator[MicroBatchPlan]:
         distinct, file_of_row = np.unique(block.shards, return_inverse=True)
         shards = distinct.tolist()
         windows, window = block.windows, sum(block.windows)
-        files: tuple[RowsOf, ...] | None = None
+        stretch: Stretch | None = None
+        passed: tuple[int, ...] | None = None
         for begin, end in zip(block.cuts[:-1], block.cuts[1:], strict=True):
             for number in range(self.micro_batches_per_step):
-                in_flight.append(windows)
-                for fetcher, oldest in zip(fetchers, in_flight[0], strict=True):
-                    fetcher.passed(oldest)
-                rows = slice(
-                    min(begin + number * self.micro_batch, end), min(begin + (number + 1) * self.micro_batch, end)
-                )
-                if files is None:
+                first = min(begin + number * self.micro_batch, end)
+                num_examples = min(self.micro_batch, end - first)
+                in_flight.append((windows, num_examples))
+                oldest = in_flight[0][0]
+                if oldest is not passed:
+                    for fetcher, of_source in zip(fetchers, oldest, strict=True):
+                        fetcher.passed(of_source)
+                    passed = oldest
+                if stretch is None:
                     files = self._ready(fetchers, shards)
-                if files is not None:
-                    yield MicroBatchPlan(files, file_of_row[rows], block.examples[rows], self.micro_batch, window)
+                    if files is not None:
+                        stretch = Stretch(
+                            files=files, file_of_row=file_of_row, example_of_row=block.examples, window=window
+                        )
+                if stretch is not None:
+                    yield MicroBatchPlan(stretch, first, num_examples)
                     continue
                 # Some shard of this window is still on its way, or bad: only the rows wanted now are waited for.
+                rows = slice(first, first + num_examples)
                 wanted, of_row = np.unique(block.shards[rows], return_inverse=True)
-                some = self._files(fetchers, wanted[of_row].tolist(), block.examples[rows].tolist(), windows)
-                yield MicroBatchPlan(
-                    tuple(some[shard] for shard in wanted.tolist()),
-                    of_row,
-                    block.examples[rows],
-                    self.micro_batch,
-                    window,
-                )
+                examples = block.examples[rows]
+                some = self._files(fetchers, wanted[of_row].tolist(), examples.tolist(), windows)
+                here = tuple(some[shard] for shard in wanted.tolist())
+                alone = Stretch(files=here, file_of_row=of_row, example_of_row=examples, window=window)
+                yield MicroBatchPlan(alone, 0, len(examples))
 
     def global_examples(self, at: Position) -> list[tuple[int, int]]:
         """(shard number, example number) of the global batch at a position, over all ranks, in order."""
@@ -163,10 +166,7 @@ class Feed:
     def _blocks(self, start: Position, lanes: range | None = None, num_steps: int | None = None) -> Iterator[StepBlock]:
         lanes = self.lanes if lanes is None else lanes
         num_steps = self.order.steps_left(start.examples_consumed) if num_steps is None else num_steps
-        if isinstance(self.order, MixtureOrder):
-            return self.order.blocks(lanes, start.epoch, start.examples_consumed, num_steps)
-        first = start.examples_consumed // self.shape.num_lanes
-        return blocks_of_rank(self.order.epoch(start.epoch), lanes, first, num_steps)
+        return blocks_of(self.order, lanes, start.epoch, start.examples_consumed, num_steps)
 
     def _source_of(self, shard: int) -> int:
         return bisect.bisect_right(self._first_shards, shard) - 1

@@ -27,6 +27,7 @@ from loader.plans import ReceivedRows, RowsOf
 from loader.residency import residency
 from loader.rows import ShardError, check_sha256, is_whole
 from loader.shards import LocalShard, ShardTable
+from manifests.errors import UserError
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +177,7 @@ class Fetcher:
         started = time.perf_counter()
         try:
             early = self._early.read(wanted, {shard: self._table.entries[shard].path for shard in wanted})
-        except (OSError, ShardError) as error:
+        except (OSError, UserError) as error:
             # The whole shard is on its way with retries of its own; what is wrong with it, that way will say.
             logger.warning("rows were not to be had before their shards: %s", error)
             return {}

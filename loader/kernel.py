@@ -1,147 +1,139 @@
-"""columns.py's one pass over the tokens, compiled. Imported when it is first needed: numba takes 0.7 s to be ready.
+"""columns.py's one pass over the tokens, for numba to compile: machine_code.py imports this only where it must compile.
 
-_fill reads rows by their address, so that a row goes straight from the page cache into the batch.
+All arguments are whole numbers, addresses among them: so a row goes straight from the page cache into the batch, and
+the machine code needs neither numba nor Python when it runs. An address of 0 stands for a column nobody asked for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numba
 import numba.extending
-import numpy as np
 
 from loader.columns import IGNORED_LABEL, NO_DOCUMENT, NO_ROW
 
 # Tokens looked at in one vectorised comparison: documents are longer, so most blocks hold no EOS and are done.
 _SCAN = 64
+_NUM_ARGUMENTS = 13
 
 
-def _generate_pointer(typing_context: Any, address: Any) -> Any:  # noqa: ARG001 - numba passes it
-    """An address as a pointer, which numba.carray makes an array of."""
+def compiled(stored: str, column: str) -> tuple[str, str]:
+    """(LLVM's words for the kernel, its name in them). stored: "uint16" or "uint32"; column: "int32" or "int64"."""
+    fill = _fill_of(_pointer_to(getattr(numba.types, stored)), _pointer_to(getattr(numba.types, column)))
+    # numpy's error model: nothing here raises, and inlined into its entry that is seen, so no code for it is made.
+    signature = numba.types.void(*[numba.types.int64] * _NUM_ARGUMENTS)
+    function = numba.cfunc(signature, error_model="numpy", forceinline=True)(fill)
+    return function.inspect_llvm(), function.native_name
+
+
+def _pointer_to(element: Any) -> Any:
+    """A function of the kernel: an address -> a pointer, to be read and written by index."""
+    pointer = numba.types.CPointer(element)  # type: ignore[no-untyped-call]  # numba leaves it untyped
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001 - numba passes it
-        return builder.inttoptr(arguments[0], context.get_value_type(numba.types.voidptr))
+        return builder.inttoptr(arguments[0], context.get_value_type(pointer))
 
-    return numba.types.voidptr(numba.types.int64), generate
-
-
-# Any: in Python they take and give nothing that a checker knows, in the kernel they are one instruction.
-_pointer: Any = numba.extending.intrinsic(_generate_pointer)
-_carray: Any = getattr(numba, "carray")  # noqa: B009 - numba's stubs leave it out
+    return numba.extending.intrinsic(lambda _, address: (pointer(numba.types.int64), generate))  # noqa: ARG005
 
 
-# cache=True keeps the machine code beside the source: compiling takes seconds, loading it a few milliseconds.
-# nogil: batches are made beside the thread that trains.
-@numba.njit(cache=True, nogil=True)
-def fill(
-    addresses: np.ndarray,
-    like: np.ndarray,
-    input_ids: np.ndarray,
-    labels: np.ndarray,
-    position_ids: np.ndarray,
-    document_ids: np.ndarray,
-    eos_id: int,
-    padding_id: int,
-) -> None:
-    seq_len = input_ids.shape[1]  # an absent column has it too
-    for row in range(len(addresses)):
-        if addresses[row] == NO_ROW:
-            _fill_with_filler(row, input_ids, labels, position_ids, document_ids, eos_id)
-            continue
-        tokens = _carray(_pointer(addresses[row]), (seq_len,), like.dtype)
-        if len(input_ids):
-            ids = input_ids[row]
-            for place in range(seq_len):
-                ids[place] = tokens[place]
-        if len(labels):
-            targets = labels[row]
-            for place in range(seq_len - 1):
-                targets[place] = tokens[place + 1]
-            targets[seq_len - 1] = IGNORED_LABEL
-        if len(labels) or len(position_ids) or len(document_ids) or _holds(tokens, padding_id):
-            _mark_documents(row, tokens, input_ids, labels, position_ids, document_ids, eos_id, padding_id)
+_int64s: Any = _pointer_to(numba.types.int64)
 
 
-@numba.njit(cache=True, nogil=True)
-def _mark_documents(
-    row: int,
-    tokens: np.ndarray,
-    input_ids: np.ndarray,
-    labels: np.ndarray,
-    position_ids: np.ndarray,
-    document_ids: np.ndarray,
-    eos_id: int,
-    padding_id: int,
-) -> None:
-    """What depends on where documents end: jumps from EOS to EOS and writes whole documents at once."""
-    seq_len = len(tokens)
-    document = begin = 0
-    has_padding = False
-    for block in range(0, seq_len, _SCAN):
-        end = min(block + _SCAN, seq_len)
+def _fill_of(stored: Any, column: Any) -> Callable[..., None]:
+    inline = numba.njit(error_model="numpy", forceinline=True)
+
+    @inline
+    def mark_run(begin: int, end: int, row: int, document: int, position_ids: int, document_ids: int) -> None:
+        if position_ids:
+            positions = column(position_ids)
+            for place in range(begin, end):
+                positions[row + place] = place - begin
+        if document_ids:
+            documents = column(document_ids)
+            for place in range(begin, end):
+                documents[row + place] = document
+
+    @inline
+    def count(tokens: Any, begin: int, end: int, first: int, second: int) -> int:
         hits = 0
-        for place in range(block, end):
-            hits += (tokens[place] == eos_id) | (tokens[place] == padding_id)
-        if hits:
-            for place in range(block, end):
-                has_padding |= tokens[place] == padding_id
-                if tokens[place] == eos_id:
-                    _mark_run(row, begin, place + 1, document, position_ids, document_ids)
-                    if len(labels):
-                        labels[row, place] = IGNORED_LABEL
-                    document += 1
-                    begin = place + 1
-    _mark_run(row, begin, seq_len, document, position_ids, document_ids)
-    if not has_padding:
-        return
-    for place in range(seq_len):
-        if tokens[place] == padding_id:
-            if len(input_ids):
-                input_ids[row, place] = eos_id
-            if len(labels):
-                labels[row, place] = IGNORED_LABEL
-                labels[row, max(0, place - 1)] = IGNORED_LABEL
-            if len(position_ids):
-                position_ids[row, place] = 0
-            if len(document_ids):
-                document_ids[row, place] = NO_DOCUMENT
+        for place in range(begin, end):
+            hits += (tokens[place] == first) | (tokens[place] == second)
+        return hits
 
+    def fill(
+        bases: int,
+        files: int,
+        examples: int,
+        num_examples: int,
+        num_rows: int,
+        stride: int,
+        seq_len: int,
+        input_ids: int,
+        labels: int,
+        position_ids: int,
+        document_ids: int,
+        eos_id: int,
+        padding_id: int,
+    ) -> None:
+        base_of, file_of, example_of = _int64s(bases), _int64s(files), _int64s(examples)
+        ids, targets = column(input_ids), column(labels)
+        positions, documents = column(position_ids), column(document_ids)
+        for number in range(num_rows):
+            row = number * seq_len
+            base = NO_ROW
+            if number < num_examples:
+                base = base_of[file_of[number]]
+            if base == NO_ROW:
+                for place in range(row, row + seq_len):
+                    if input_ids:
+                        ids[place] = eos_id
+                    if labels:
+                        targets[place] = IGNORED_LABEL
+                    if position_ids:
+                        positions[place] = 0
+                    if document_ids:
+                        documents[place] = NO_DOCUMENT
+                continue
+            tokens = stored(base + example_of[number] * stride)
+            if input_ids:
+                for place in range(seq_len):
+                    ids[row + place] = tokens[place]
+            if labels:
+                for place in range(seq_len - 1):
+                    targets[row + place] = tokens[place + 1]
+                targets[row + seq_len - 1] = IGNORED_LABEL
+            has_padding = False
+            if labels or position_ids or document_ids:
+                # What depends on where documents end: jumps from EOS to EOS and writes whole documents at once.
+                document = begin = end = 0
+                while end < seq_len:
+                    block, end = end, min(end + _SCAN, seq_len)
+                    if count(tokens, block, end, eos_id, padding_id):
+                        for place in range(block, end):
+                            has_padding |= tokens[place] == padding_id
+                            if tokens[place] == eos_id:
+                                mark_run(begin, place + 1, row, document, position_ids, document_ids)
+                                if labels:
+                                    targets[row + place] = IGNORED_LABEL
+                                document += 1
+                                begin = place + 1
+                mark_run(begin, seq_len, row, document, position_ids, document_ids)
+            else:
+                has_padding = count(tokens, 0, seq_len, padding_id, padding_id) > 0
+            if not has_padding:
+                continue
+            for place in range(seq_len):
+                if tokens[place] == padding_id:
+                    if input_ids:
+                        ids[row + place] = eos_id
+                    if labels:
+                        targets[row + place] = IGNORED_LABEL
+                        targets[row + max(0, place - 1)] = IGNORED_LABEL
+                    if position_ids:
+                        positions[row + place] = 0
+                    if document_ids:
+                        documents[row + place] = NO_DOCUMENT
 
-@numba.njit(cache=True, nogil=True)
-def _mark_run(
-    row: int, begin: int, end: int, document: int, position_ids: np.ndarray, document_ids: np.ndarray
-) -> None:
-    if len(position_ids):
-        positions = position_ids[row, begin:end]
-        for place in range(end - begin):
-            positions[place] = place
-    if len(document_ids):
-        document_ids[row, begin:end] = document
-
-
-@numba.njit(cache=True, nogil=True)
-def _holds(tokens: np.ndarray, token: int) -> bool:
-    hits = 0
-    for place in range(len(tokens)):
-        hits += tokens[place] == token
-    return hits > 0
-
-
-@numba.njit(cache=True, nogil=True)
-def _fill_with_filler(
-    row: int,
-    input_ids: np.ndarray,
-    labels: np.ndarray,
-    position_ids: np.ndarray,
-    document_ids: np.ndarray,
-    eos_id: int,
-) -> None:
-    if len(input_ids):
-        input_ids[row, :] = eos_id
-    if len(labels):
-        labels[row, :] = IGNORED_LABEL
-    if len(position_ids):
-        position_ids[row, :] = 0
-    if len(document_ids):
-        document_ids[row, :] = NO_DOCUMENT
+    return fill

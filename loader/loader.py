@@ -20,17 +20,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from loader.batches import INT64, Batch, BatchDataset, BatchMaker, TokenDtype, device_named
+from loader.batches import INT64, Batch, BatchDataset, BatchMaker, TokenDtype, device_named, received
 from loader.columns import COLUMNS
 from loader.counters import Counters
-from loader.feed import Feed, Here
-from loader.mixture import MixtureOrder
+from loader.feed import Feed, Here, InFlight
+from loader.mixture import MixtureOrder, check_alike
 from loader.order import OrderError, RunShape
-from loader.plans import MicroBatchPlan
-from loader.position import Position, resumed
+from loader.position import Position, Walk, resumed
 from loader.shards import ShardTable, first_change
 from loader.workers import PLANS_PER_WORKER, made_ahead
-from manifests import Dataset, UserError, fingerprint, load
+from manifests import Dataset, fingerprint, load
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +85,8 @@ class Loader:
         cache_bytes: the most that this job's ranks on this node keep there together; by default what their open windows
         and the next ones take. ranks_per_node: how many ranks that is; by default LOCAL_WORLD_SIZE, which torchrun
         sets, or else all of them.
+        columns: of columns.py: input_ids, labels, position_ids, document_ids, and cumulative_lengths, which is int32 of
+        one dimension. dtype: of the others.
         lanes: L, fixed for a run; by default the global batch. window_shards: K, the shuffle's reach in shards.
         pin_memory: batches lie in pinned memory. device: batches are there, copied ahead on a stream of their own.
         bad_shards: what a shard does whose bytes are wrong after another download: end the iteration, or give rows
@@ -97,7 +98,7 @@ class Loader:
             raise OrderError("the mixture holds no source; give one manifest or more, each with its weight")
         datasets = [one if isinstance(one, Dataset) else load(os.fspath(one)) for one, _ in given]
         self._weights = [weight for _, weight in given] if isinstance(manifest, Mapping) else []
-        _check_alike(datasets)
+        check_alike(datasets)
         if ranks_per_node is None:
             ranks_per_node = int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
         _check_counts(
@@ -142,7 +143,7 @@ class Loader:
             seed=seed,
         )
         self._feed = Feed(self._tables, self._weights, shape, self._here, self._counters)
-        self._position = Position(
+        start = Position(
             manifest=self._identity([dataset.manifest.digest for dataset in datasets]),
             shards=self._identity([table.digest for table in self._tables]),
             split=split,
@@ -153,6 +154,7 @@ class Loader:
             window_shards=window_shards,
             global_batch=global_batch,
         )
+        self._walk = Walk(start, self._feed.order)
 
     def __iter__(self) -> Iterator[Batch]:
         """Micro-batches from the position to the end of its epoch."""
@@ -163,7 +165,7 @@ class Loader:
 
     def advance(self) -> None:
         """Moves the position by one global batch; at the end of an epoch to the head of the next. Nothing else does."""
-        self._position = self._position.advanced(self._feed.order)
+        self._walk.advance()
 
     def state_dict(self) -> dict[str, Any]:
         """The position as a small JSON object, equal on all ranks."""
@@ -188,12 +190,17 @@ class Loader:
             feed = Feed(self._tables, self._weights, shape, self._here, self._counters)
             self._feed.close()
             self._feed = feed
-        self._position = position.at_next_batch(self._feed.order)
+        self._walk = Walk(position, self._feed.order)
 
     def close(self) -> None:
         """Ends an iteration and gives up the cache. Not needed at the end of a program."""
         self._end_iteration()
         self._feed.close()
+        self._make.forget_files()
+
+    @property
+    def _position(self) -> Position:
+        return self._walk.position
 
     @property
     def epoch(self) -> int:
@@ -249,10 +256,10 @@ class Loader:
 
     def _every(self, worker: int, num_workers: int) -> Iterator[Batch]:
         """Batches number worker, worker + num_workers, ... from the position to the end of its epoch, made here."""
-        in_flight: deque[tuple[int, ...]] = deque()
+        in_flight: deque[InFlight] = deque()
         plans = islice(self._feed.plans(self._position, in_flight), worker, None, num_workers)
         for batch in self._make.batches(plans, self._feed.micro_batch, 0):
-            yield batch
+            yield received(batch)
             del batch
             in_flight.clear()
 
@@ -272,21 +279,15 @@ class Loader:
         if start.examples_consumed == 0 and self._here.rank == 0:
             self._log_epoch(start.epoch)
         feed, counters = self._feed, self._counters
-        # The windows of the batches being made. No file of theirs is given up before the consumer asks for more.
-        in_flight: deque[tuple[int, ...]] = deque()
-        rows_in_flight: deque[int] = deque()
+        # The batches being made. No file of theirs is given up before the consumer asks for more.
+        in_flight: deque[InFlight] = deque()
         # Worker processes are forked before the first plan is drawn, so before the fetcher has a thread or a lock.
-        made = partial(
-            self._make.batches,
-            _counted(feed.plans(start, in_flight), rows_in_flight),
-            feed.micro_batch,
-            self._num_workers,
-        )
+        made = partial(self._make.batches, feed.plans(start, in_flight), feed.micro_batch, self._num_workers)
         ahead = self._num_ahead if not self._num_workers else 0
         for batch in made_ahead(made, ahead, feed.interrupt) if ahead else made():
             counters.batches += 1
-            counters.rows += rows_in_flight.popleft()
-            yield batch
+            counters.rows += in_flight[0][1]
+            yield received(batch)
             del batch
             in_flight.popleft()
 
@@ -311,31 +312,6 @@ class Loader:
             order.num_examples,
             self._tables[0].split,
         )
-
-
-def _counted(plans: Iterator[MicroBatchPlan], counts: deque[int]) -> Iterator[MicroBatchPlan]:
-    for plan in plans:
-        counts.append(len(plan.file_of_row))
-        yield plan
-
-
-def _check_alike(datasets: list[Dataset]) -> None:
-    """Sources of one mixture must have examples of one shape, made by one tokenizer."""
-    first = datasets[0]
-    for other in datasets[1:]:
-        for name, one, two in (
-            ("seq_len", first.manifest.example.seq_len, other.manifest.example.seq_len),
-            ("dtype", first.manifest.example.dtype, other.manifest.example.dtype),
-            ("tokenizer", first.manifest.tokenizer.sha256, other.manifest.tokenizer.sha256),
-        ):
-            if one != two:
-                raise MixtureError(
-                    f"{name} is {one} in {first.url} and {two} in {other.url}; build the sources of a mixture alike"
-                )
-
-
-class MixtureError(UserError):
-    """Manifests that cannot be mixed."""
 
 
 def _check_counts(

@@ -21,7 +21,7 @@ each has one row a batch, and some of these rows are filler. Weights that are mu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -29,11 +29,31 @@ from functools import cached_property
 import numpy as np
 
 from loader.order import OrderError, RunShape, SplitOrder, owned_lanes
-from loader.plans import StepBlock
+from loader.plans import StepBlock, blocks_of_rank
+from manifests import Dataset, UserError
 from manifests.canonical import derived_seed
 
 # The rows of this many examples of the run are worked out at a time.
 _EXAMPLES_AT_ONCE = 8192
+
+
+class MixtureError(UserError):
+    """Manifests that cannot be mixed."""
+
+
+def check_alike(datasets: Sequence[Dataset]) -> None:
+    """Raises MixtureError unless all have examples of one shape, made by one tokenizer."""
+    first = datasets[0]
+    for other in datasets[1:]:
+        for name, one, two in (
+            ("seq_len", first.manifest.example.seq_len, other.manifest.example.seq_len),
+            ("dtype", first.manifest.example.dtype, other.manifest.example.dtype),
+            ("tokenizer", first.manifest.tokenizer.sha256, other.manifest.tokenizer.sha256),
+        ):
+            if one != two:
+                raise MixtureError(
+                    f"{name} is {one} in {first.url} and {two} in {other.url}; build the sources of a mixture alike"
+                )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -113,6 +133,11 @@ class MixtureOrder:
 
     def steps_left(self, examples_consumed: int) -> int:
         return max(0, self.epoch_length - examples_consumed) // self.shape.global_batch
+
+    def at_step(self, step: int) -> tuple[int, int]:
+        """(epoch, examples consumed in it) of a run's step number, counted through epochs from 0."""
+        epoch, step_in_epoch = divmod(step, self.steps_per_epoch)
+        return epoch, step_in_epoch * self.shape.global_batch
 
     def counts(self, num_examples: int) -> list[int]:
         """C_i: how many of the run's first `num_examples` each source gives."""
@@ -199,7 +224,25 @@ class MixtureOrder:
         )
 
 
+def order_of(
+    shard_num_examples: Sequence[np.ndarray], weights: Sequence[float], shape: RunShape
+) -> SplitOrder | MixtureOrder:
+    """The order of one source, or of a mixture where there are weights. shard_num_examples: int64, of each source."""
+    if weights:
+        return MixtureOrder(shard_num_examples=tuple(shard_num_examples), weights=tuple(weights), shape=shape)
+    return SplitOrder(shard_num_examples=shard_num_examples[0], shape=shape)
+
+
 def lanes_of_rank(order: SplitOrder | MixtureOrder, rank: int, world_size: int) -> range:
     """The lanes a rank owns, of a mixture in the line of all sources' lanes."""
     num_lanes = order.num_lanes if isinstance(order, MixtureOrder) else order.shape.num_lanes
     return owned_lanes(rank, world_size, num_lanes)
+
+
+def blocks_of(
+    order: SplitOrder | MixtureOrder, lanes: range, epoch: int, examples_consumed: int, num_steps: int
+) -> Iterator[StepBlock]:
+    """The rows of these lanes in `num_steps` steps from a position of an epoch on."""
+    if isinstance(order, MixtureOrder):
+        return order.blocks(lanes, epoch, examples_consumed, num_steps)
+    return blocks_of_rank(order.epoch(epoch), lanes, examples_consumed // order.shape.num_lanes, num_steps)

@@ -110,9 +110,9 @@ class SplitOrder:
         return max(0, self.lane_length - examples_consumed // self.shape.num_lanes) // self.shape.lane_batch
 
     def at_step(self, step: int) -> tuple[int, int]:
-        """(epoch, first lane element) of a run's step number, counted through epochs from 0."""
+        """(epoch, examples consumed in it) of a run's step number, counted through epochs from 0."""
         epoch, step_in_epoch = divmod(step, self.steps_per_epoch)
-        return epoch, step_in_epoch * self.shape.lane_batch
+        return epoch, step_in_epoch * self.shape.global_batch
 
     def epoch(self, epoch: int) -> EpochOrder:
         """The order of one epoch; costs a sort-free pass over the shards (1 ms for 40,000)."""

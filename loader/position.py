@@ -78,16 +78,35 @@ class Position:
         fields = {key: item for key, item in value.items() if key != "format"}
         return decode_fields(cls, fields, "the loader's state")
 
-    def advanced(self, order: StepsLeft) -> Position:
-        """The position one global batch on."""
-        moved = replace(self, examples_consumed=self.examples_consumed + self.global_batch)
-        return moved.at_next_batch(order)
-
     def at_next_batch(self, order: StepsLeft) -> Position:
         """This position, or the head of the next epoch where not one whole global batch is left in this one."""
         if order.steps_left(self.examples_consumed):
             return self
         return replace(self, epoch=self.epoch + 1, examples_consumed=0)
+
+
+class Walk:
+    """A position that a training loop moves: a step is an addition, the Position is made when somebody asks for it."""
+
+    def __init__(self, start: Position, order: StepsLeft) -> None:
+        self._order = order
+        self._begin(start)
+
+    def _begin(self, start: Position) -> None:
+        self._start = start.at_next_batch(self._order)
+        self._num_steps = 0
+        self._steps_left = self._order.steps_left(self._start.examples_consumed)
+
+    def advance(self) -> None:
+        """One global batch on; from the last one of an epoch to the head of the next."""
+        self._num_steps += 1
+        if self._num_steps >= self._steps_left:
+            self._begin(self.position)
+
+    @property
+    def position(self) -> Position:
+        consumed = self._start.examples_consumed + self._num_steps * self._start.global_batch
+        return replace(self._start, examples_consumed=consumed)
 
 
 def resumed(

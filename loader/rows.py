@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from loader.columns import NO_ROW
-from loader.plans import MicroBatchPlan, ReceivedRows, RowsOf
+from loader.columns import NO_ROW, RowPlaces
+from loader.plans import ReceivedRows, RowsOf, Stretch
 from loader.shards import LocalShard
 from manifests.errors import UserError
 from manifests.shard import ExampleFormat, view_examples
@@ -22,66 +22,93 @@ class ShardError(UserError):
 class RowReader:
     """Finds rows in shard files, which it keeps mapped for as long as the windows use them.
 
-    A mapping costs 30 microseconds to make, and its pages count as memory of the process while it lasts: so it is kept
-    through the window that uses it and the next, and given up after.
+    A mapping costs half a millisecond to make and to touch, and its pages count as memory of the process while it
+    lasts. So a local file is kept through the window that uses it and the next, and a cached one, whose disk space is
+    wanted when its window is over, until then.
     """
 
     def __init__(self, example: ExampleFormat) -> None:
         self._example = example
-        self._example_stride = example.stride
         self._window = -1
-        self._views: dict[str, np.ndarray] = {}
-        self._last_used: dict[str, int] = {}
-        self._files: tuple[RowsOf, ...] | None = None
-        self._received: dict[int, ReceivedRows] = {}
-        self._has_masked = False
-        self._bases = np.empty(0, dtype=np.int64)
+        self._mapped: dict[str, _Mapped] = {}
+        self._not_read_ahead: list[mmap.mmap] = []
+        self._stretch: Stretch | None = None
+        self._places: RowPlaces | None = None
 
-    def addresses(self, plan: MicroBatchPlan) -> np.ndarray:
-        """int64 (plan.num_rows,): where in memory each row's tokens begin, NO_ROW for filler and masked rows.
+    def places(self, stretch: Stretch) -> RowPlaces:
+        """Where in memory the stretch's rows are. Good until the next call: this reader keeps it alive so long."""
+        if self._not_read_ahead:
+            self._read_ahead()
+        # The plans of a stretch share it: another batch of it costs nothing.
+        if stretch is not self._stretch or self._places is None:
+            if stretch.window != self._window:
+                self._enter(stretch.window, stretch.files)
+            self._places = self._placed(stretch)
+            self._stretch = stretch
+        return self._places
 
-        Good until the next call: the plan and this reader keep what they point at alive.
-        """
-        if plan.files is not self._files:
-            # The plans of a stretch share their files: a batch of it costs two additions.
-            self._take(plan)
-        found = np.zeros(plan.num_rows, dtype=np.int64)
-        rows = found[: len(plan.file_of_row)]
-        np.multiply(plan.example_of_row, self._example_stride, out=rows)
-        rows += self._bases[plan.file_of_row]
-        if self._has_masked:
-            rows[self._bases[plan.file_of_row] == NO_ROW] = NO_ROW
-        if self._received:
-            for row, (number, example) in enumerate(zip(plan.file_of_row, plan.example_of_row, strict=True)):
-                if number in self._received:
-                    rows[row] = _address_in(self._received[number], int(example))
-        return found
+    def forget(self) -> None:
+        """Gives all mappings up."""
+        self._mapped.clear()
+        self._not_read_ahead.clear()
+        self._stretch = self._places = None
 
-    def _take(self, plan: MicroBatchPlan) -> None:
-        if plan.window != self._window:
-            self._forget_before(plan.window - 1)
-            self._window = plan.window
-        self._received = {n: file for n, file in enumerate(plan.files) if isinstance(file, ReceivedRows)}
-        self._has_masked = None in plan.files
-        mapped = [self._base(file) if isinstance(file, LocalShard) else NO_ROW for file in plan.files]
-        self._bases = np.array(mapped, dtype=np.int64)
-        self._files = plan.files
+    def _placed(self, stretch: Stretch) -> RowPlaces:
+        if not any(isinstance(file, ReceivedRows) for file in stretch.files):
+            bases = [self._base(file) if isinstance(file, LocalShard) else NO_ROW for file in stretch.files]
+            return RowPlaces(
+                np.array(bases, dtype=np.int64), stretch.file_of_row, stretch.example_of_row, self._example.stride
+            )
+        # Rows that came by themselves lie one by one: each is a file of its own.
+        addresses = [
+            self._address(stretch.files[file], example)
+            for file, example in zip(stretch.file_of_row.tolist(), stretch.example_of_row.tolist(), strict=True)
+        ]
+        each = np.arange(len(addresses), dtype=np.int64)
+        return RowPlaces(np.array(addresses, dtype=np.int64), each, np.zeros_like(each), self._example.stride)
+
+    def _address(self, file: RowsOf, example: int) -> int:
+        if file is None:
+            return NO_ROW
+        if isinstance(file, LocalShard):
+            return self._base(file) + example * self._example.stride
+        return int(file.rows.ctypes.data) + file.examples.index(example) * file.rows.strides[0]
 
     def _base(self, file: LocalShard) -> int:
-        self._last_used[file.path] = self._window
-        view = self._views.get(file.path)
-        if view is None:
-            view = self._views[file.path] = map_shard(file, self._example)
-        return int(view.ctypes.data)
+        mapped = self._mapped.get(file.path)
+        if mapped is None:
+            opened = _opened(file)
+            mapped = self._mapped[file.path] = _Mapped(view_examples(opened, self._example), file.is_cached)
+            self._not_read_ahead.append(opened)
+        mapped.last_used = self._window
+        return mapped.address
 
-    def _forget_before(self, window: int) -> None:
-        for path in [path for path, used in self._last_used.items() if used < window]:
-            del self._views[path], self._last_used[path]
+    def _read_ahead(self) -> None:
+        """Rows are wanted in shuffled order, but what is not in memory yet should come in one sequential read.
+
+        With the batch after the one that mapped a file: asking costs 0.1 ms for 17 MB, and a first batch should not
+        wait for that.
+        """
+        for opened in self._not_read_ahead:
+            opened.madvise(mmap.MADV_WILLNEED)
+        self._not_read_ahead.clear()
+
+    def _enter(self, window: int, files: tuple[RowsOf, ...]) -> None:
+        wanted = {file.path for file in files if isinstance(file, LocalShard)}
+        for path, mapped in list(self._mapped.items()):
+            is_over = mapped.is_cached or not window - 1 <= mapped.last_used <= window
+            if is_over and path not in wanted:
+                del self._mapped[path]
+        self._window = window
 
 
-def _address_in(received: ReceivedRows, example: int) -> int:
-    row = received.examples.index(example)
-    return int(received.rows.ctypes.data) + row * received.rows.strides[0]
+class _Mapped:
+    """A mapped file. last_used: the latest window that asked for it."""
+
+    def __init__(self, view: np.ndarray, is_cached: bool) -> None:
+        self.view, self.is_cached = view, is_cached
+        self.address = int(view.ctypes.data)
+        self.last_used = -1
 
 
 def map_shard(file: LocalShard, example: ExampleFormat) -> np.ndarray:
@@ -89,11 +116,13 @@ def map_shard(file: LocalShard, example: ExampleFormat) -> np.ndarray:
 
     Raises ShardError where the file is missing or has another size than the manifest says.
     """
+    return view_examples(_opened(file), example)
+
+
+def _opened(file: LocalShard) -> mmap.mmap:
     try:
         with Path(file.path).open("rb") as stream:
             mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-            # Rows are wanted in shuffled order; what is not in memory yet should come in one sequential read still.
-            mapped.madvise(mmap.MADV_WILLNEED)
     except FileNotFoundError:
         raise ShardError(
             f"shard {file.name} is missing at {file.path}; restore it or build the version again"
@@ -105,7 +134,7 @@ def map_shard(file: LocalShard, example: ExampleFormat) -> np.ndarray:
             f"shard {file.name} at {file.path} has {len(mapped)} bytes, the manifest says {file.num_bytes}; "
             "restore it or build the version again"
         )
-    return view_examples(mapped, example)
+    return mapped
 
 
 def is_whole(file: LocalShard) -> bool:

@@ -16,12 +16,13 @@ class SplitError(UserError):
 
 @dataclass(frozen=True, kw_only=True)
 class LocalShard:
-    """A shard's file on local disk. name: its path in the manifest, for messages."""
+    """A shard's file on local disk. name: its path in the manifest, for messages. is_cached: it goes after its use."""
 
     name: str
     path: str
     num_bytes: int
     num_examples: int
+    is_cached: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,7 +79,13 @@ class ShardTable:
 
     def local_shard(self, number: int, path: str) -> LocalShard:
         entry = self.entries[number]
-        return LocalShard(name=entry.path, path=path, num_bytes=entry.num_bytes, num_examples=entry.num_examples)
+        return LocalShard(
+            name=entry.path,
+            path=path,
+            num_bytes=entry.num_bytes,
+            num_examples=entry.num_examples,
+            is_cached=self.local_path(number) is None,
+        )
 
 
 def first_change(table: ShardTable, saved_manifest: str) -> str | None:

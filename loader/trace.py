@@ -6,12 +6,12 @@ manifest, RunShape, world size -> steps T .. T + N - 1 -> one JSON line a step a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from loader.order import OrderError, RunShape, SplitOrder, owned_lanes
-from loader.plans import blocks_of_rank
+from loader.mixture import MixtureOrder, blocks_of, lanes_of_rank, order_of
+from loader.order import OrderError, RunShape, SplitOrder
 from loader.shards import ShardTable
 from manifests import Dataset
 
@@ -45,17 +45,21 @@ class _Line:
     rows: list[tuple[int, int]]
 
 
-def trace_lines(dataset: Dataset, request: TraceRequest) -> Iterator[str]:
+def trace_lines(datasets: Sequence[Dataset], weights: Sequence[float], request: TraceRequest) -> Iterator[str]:
     """One JSON line a step and rank: {"step":, "rank":, "examples": [[shard path, example number], ...]}.
 
+    weights: of the datasets, which are then mixed, and their shards named by their whole paths; none for one dataset.
     Filler rows are not listed. With n workers the lines are written in that many processes, dealt as batches are: step
     number t of the trace by worker t mod n.
     """
-    table = ShardTable(dataset=dataset, split=request.split)
-    order = SplitOrder(shard_num_examples=table.num_examples, shape=request.shape)
+    tables = [ShardTable(dataset=dataset, split=request.split) for dataset in datasets]
+    order = order_of([table.num_examples for table in tables], weights, request.shape)
+    paths = [
+        table.url(number) if weights else entry.path for table in tables for number, entry in enumerate(table.entries)
+    ]
     ranks = range(request.world_size) if request.rank is None else range(request.rank, request.rank + 1)
     steps = zip(*(_lines(order, request, rank) for rank in ranks), strict=True)
-    write = partial(_written, [entry.path for entry in table.entries])
+    write = partial(_written, paths)
     if request.num_workers:
         from loader.workers import made_in_order  # the worker processes, which most traces do not need
 
@@ -75,14 +79,14 @@ def _written(paths: list[str], lines: Iterable[_Line]) -> list[str]:
     return written
 
 
-def _lines(order: SplitOrder, request: TraceRequest, rank: int) -> Iterator[_Line]:
+def _lines(order: SplitOrder | MixtureOrder, request: TraceRequest, rank: int) -> Iterator[_Line]:
     """The steps of a rank, through as many epochs as they reach."""
-    lanes = owned_lanes(rank, request.world_size, order.shape.num_lanes)
+    lanes = lanes_of_rank(order, rank, request.world_size)
     step, end = request.start, request.start + request.num_steps
     while step < end:
-        epoch, first = order.at_step(step)
-        in_epoch = min(end - step, order.steps_left(first * order.shape.num_lanes))
-        for block in blocks_of_rank(order.epoch(epoch), lanes, first, in_epoch):
+        epoch, consumed = order.at_step(step)
+        in_epoch = min(end - step, order.steps_left(consumed))
+        for block in blocks_of(order, lanes, epoch, consumed, in_epoch):
             for rows in block.steps():
                 yield _Line(step=step, rank=rank, rows=rows)
                 step += 1

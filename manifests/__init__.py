@@ -11,10 +11,10 @@ Every byte goes through storage.py, so a root is a local folder or s3://bucket/p
 serve the commands of the packages above: one YAML file and --set -> frozen dataclasses. Imports none of our packages.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from manifests.canonical import CanonicalError, canonical_json, derived_seed, fingerprint
 from manifests.errors import UserError
-from manifests.inputs import INPUTS_SCHEMA, inputs_digest, read_inputs, write_inputs
-from manifests.lineage import LINEAGE_SCHEMA, Placement, find_document, lineage_path, read_lineage, write_lineage
 from manifests.manifest import (
     Dataset,
     FunnelRow,
@@ -31,6 +31,10 @@ from manifests.manifest import (
     save,
 )
 from manifests.shard import TOKENS_OFFSET, ExampleFormat, ShardDigest, ShardError, view_examples, write_shard
+
+if TYPE_CHECKING:
+    from manifests.inputs import INPUTS_SCHEMA, inputs_digest, read_inputs, write_inputs
+    from manifests.lineage import LINEAGE_SCHEMA, Placement, find_document, lineage_path, read_lineage, write_lineage
 
 __all__ = [
     "INPUTS_SCHEMA",
@@ -68,3 +72,19 @@ __all__ = [
     "write_lineage",
     "write_shard",
 ]
+
+_TABLES = {
+    "inputs": ("INPUTS_SCHEMA", "inputs_digest", "read_inputs", "write_inputs"),
+    "lineage": ("LINEAGE_SCHEMA", "Placement", "find_document", "lineage_path", "read_lineage", "write_lineage"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Looked up when asked for: they are Parquet, and pyarrow takes a quarter of a second and 30 MB that a loader of
+    # shards has no use for.
+    import importlib
+
+    for module, names in _TABLES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"manifests.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from manifests.errors import UserError
+
 
 @dataclass(frozen=True)
 class ObjectInfo:
@@ -21,3 +23,7 @@ class StorageError(OSError):
 
     Worth another try, unlike a UserError. A missing object is a FileNotFoundError. Neither holds credentials.
     """
+
+
+class AccessError(UserError):
+    """Storage refuses these credentials: wrong, without the right, or expired. `storage.reconnect` reads them anew."""

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _BUFFER_BYTES = 1 << 20
 # Where 30 % of all requests fail, one in 15,000 fails eight times. AWS_MAX_ATTEMPTS overrides.
 _MAX_ATTEMPTS = 8
+# A connection that brings nothing for so long is given up and the rest asked for again. SHARDMILL_S3_READ_TIMEOUT_S
+# overrides: below what the store takes to complete a large upload, that would fail.
+_READ_TIMEOUT_S = 60.0
 
 
 def list_objects(url: str) -> list[ObjectInfo]:
@@ -113,9 +116,13 @@ def _info(url: str, num_bytes: int, etag: str) -> ObjectInfo:
 
 
 def client() -> "S3Client":
-    """This process's client: made on first use, anew after a fork and where the AWS_* environment has changed."""
-    environment = tuple(sorted(item for item in os.environ.items() if item[0].startswith("AWS_")))
+    """This process's client: made on first use, anew after a fork and where its environment has changed."""
+    environment = tuple(sorted(item for item in os.environ.items() if item[0].startswith(("AWS_", "SHARDMILL_S3_"))))
     return _client(os.getpid(), environment)
+
+
+def reconnect() -> None:
+    _client.cache_clear()
 
 
 @functools.lru_cache(maxsize=4)
@@ -135,7 +142,7 @@ def _client(
     config = Config(
         retries=retries,  # type: ignore[arg-type]  # a TypedDict in the stubs
         connect_timeout=10,
-        read_timeout=60,
+        read_timeout=_read_timeout_s(names),
         max_pool_connections=32,
         # Compatible stores seldom have a host name for each bucket.
         s3={"addressing_style": "path"} if own_endpoint else {},
@@ -152,3 +159,14 @@ def _client(
         raise
     except ValueError:  # botocore's own text quotes the endpoint whole, with whatever password it holds
         raise UserError(f"{endpoint()} is no endpoint: mend AWS_ENDPOINT_URL") from None
+
+
+def _read_timeout_s(environment: dict[str, str]) -> float:
+    text = environment.get("SHARDMILL_S3_READ_TIMEOUT_S")
+    try:
+        seconds = _READ_TIMEOUT_S if text is None else float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise UserError(f"SHARDMILL_S3_READ_TIMEOUT_S is {text!r}: give seconds above 0, or leave it out")
+    return seconds

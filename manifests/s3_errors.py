@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from manifests.errors import UserError
-from manifests.objects import StorageError
+from manifests.objects import AccessError, StorageError
 
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
@@ -44,7 +44,7 @@ def _of_response(error: "ClientError", url: str, operation: str) -> Exception:
     if code in _MISSING:
         return FileNotFoundError(2, "No such object", url)
     if code in _REFUSED:
-        return UserError(f"{what}: {endpoint()} refuses: check AWS_ACCESS_KEY_ID or the role, and what they may do")
+        return AccessError(f"{what}: {endpoint()} refuses: check AWS_ACCESS_KEY_ID or the role, and what they may do")
     if code in ("PreconditionFailed", "412"):
         return StorageError(f"{what}: the object was replaced while it was read")
     return StorageError(f"{what}: gave up after retries")

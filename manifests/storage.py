@@ -4,7 +4,8 @@
 
 A key is the text after the bucket as it stands: `%20` is three characters and `+` is a plus. Raised everywhere:
 FileNotFoundError for a missing object, UserError for what the user can mend (no credentials, no bucket, no such
-server), StorageError for what failed in spite of retries. Temporary files of killed writers are never listed.
+server; AccessError for credentials that were refused), StorageError for what failed in spite of retries. Temporary
+files of killed writers are never listed.
 """
 
 import os
@@ -14,9 +15,10 @@ from typing import BinaryIO, Protocol
 
 from manifests import local, s3
 from manifests.errors import UserError
-from manifests.objects import ObjectInfo, StorageError
+from manifests.objects import AccessError, ObjectInfo, StorageError
 
 __all__ = [
+    "AccessError",
     "ObjectInfo",
     "StorageError",
     "absolute",
@@ -32,6 +34,7 @@ __all__ = [
     "open_stream",
     "parent",
     "read_bytes",
+    "reconnect",
     "stat",
     "write_bytes",
 ]
@@ -143,3 +146,8 @@ def write_bytes(url: str, data: bytes) -> None:
 def delete(url: str) -> None:
     """Removes one object; a missing one is no error, so a repeated clean-up is none either."""
     _backend(url).delete(url)
+
+
+def reconnect() -> None:
+    """From the next request on, with credentials read anew: after an AccessError, when they may have been rotated."""
+    s3.reconnect()

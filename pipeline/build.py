@@ -53,7 +53,7 @@ from pipeline.ledger import Ledger, LedgerError
 from pipeline.plan import SplitPlan, num_buckets_for
 from pipeline.runs import RunLayout
 from pipeline.runtime import BuildError, Runtime
-from pipeline.stages.deduplicate import deduplicate
+from pipeline.stages.deduplicate import deduplicate, what_is_missed
 from pipeline.stages.encode import SPLITS, Encoded, EncodeRules, encode
 from pipeline.stages.engine import TokenizerInUse, prove_engine
 from pipeline.stages.pack import plan_shards
@@ -105,6 +105,8 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     found = find_all_inputs(config)
     num_input_bytes = sum(file.num_bytes for file in found.files)
     say(f"found {len(found.files):,} files, {num_input_bytes / 1e6:,.1f} MB, in {len(config.sources)} sources")
+    if missed := what_is_missed(config.dedup.near):
+        say(missed)
     tokenizer = given
     if tokenizer is not None:
         in_use = prepared_tokenizer(runtime, root, tokenizer, config.tokenizer.engine, say)
@@ -194,7 +196,10 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
             empty_files=[
                 f"{row['source']}: {row['name']}" for row in documents.inputs.to_pylist() if not row["num_records"]
             ],
-            skipped_files=[f"{storage.basename(file.url)} ({file.reason})" for file in found.skipped],
+            skipped_files=[
+                *(f"{storage.basename(file.url)} ({file.reason})" for file in found.skipped),
+                *(f"{name} ({reason})" for name, reason in documents.skipped),
+            ],
             num_pairs=dropped.num_pairs,
             cleaned_documents=documents.num_changed,
             clusters=dropped.clusters,

@@ -101,6 +101,9 @@ class SourceConfig:
         " where they are no UTF-8; null: UTF-8",
         None,
     )
+    markup: Literal["html"] | None = setting(
+        "html: the text field of JSON, CSV or Parquet holds HTML, whose visible text is taken", None
+    )
     weight: float = setting("copies of each document in training; 2.5: two, and of half of them a third", 1.0)
     priority: int = setting("of two duplicates the one from the source with the higher priority stays", 0)
     clean: CleanConfig | None = setting("cleaning for this source alone, instead of the common `clean`", None)

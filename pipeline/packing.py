@@ -29,11 +29,12 @@ import numpy as np
 
 from pipeline.kernels.best_fit import best_fit_rows, scrambled
 
-MIN_GROUP_TOKENS = 1 << 22
-MIN_GROUP_ROWS = 1 << 10
+MIN_GROUP_TOKENS = 1 << 20
+MIN_GROUP_ROWS = 1 << 9
 MAX_GROUP_TOKENS = 1 << 25
-"""A group holds at least 4 M tokens and 1,024 rows, at most twice that: with so many documents to choose from, padding
-is 0.1 % and less (docs/tokens.md). Of rows of more than 32,768 tokens it holds fewer, since a task must hold a group:
+"""A group holds 1 M tokens and 512 rows or more, at most twice that: with so many rows to choose from, padding is 0.2 %
+and less (docs/tokens.md), and a shard of 256 MB is some thirty groups. Larger groups pad less and mix worse: a shard
+begins and ends in the middle of one. Of rows of more than 65,536 tokens a group holds fewer, since a task must hold it:
 64 M tokens are 256 MB.
 """
 

@@ -72,6 +72,12 @@ def gathered(tables: Iterable[pa.Table], batch_bytes: int = Limits().batch_bytes
         yield pa.concat_tables(waiting).combine_chunks()
 
 
+def num_bytes(text: pa.LargeStringArray) -> int:
+    """UTF-8 bytes of all texts, by where the last ends: no document is counted apart."""
+    offsets = np.frombuffer(text.buffers()[1], np.int64)
+    return int(offsets[text.offset + len(text)] - offsets[text.offset])
+
+
 def prepared(text: pa.LargeStringArray, cleaning: CleanConfig, redaction: RedactConfig) -> Prepared:
     """Texts cleaned, then redacted."""
     cleaned = clean(text, cleaning)

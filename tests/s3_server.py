@@ -74,11 +74,14 @@ class UnreliableS3:
     """A proxy before the server, and what it does to requests: nothing, until `fail` says what.
 
     Faults: "503"; "break", half of the body, then a reset; "cut", half of the body, then a clean close; "refuse", a
-    reset before any answer; "lost": the server does it, and the answer never arrives.
+    reset before any answer; "lost": the server does it, and the answer never arrives; "stall", half of the body, then
+    silence until the client gives up; "flip", one bit of the body changed; "expired": credentials are refused.
+    expired_key: requests signed with this access key id are refused, whatever they are.
     """
 
     endpoint: str
     fault: str | None = None
+    expired_key: str | None = None
     method: str = ""
     path_part: str = ""
     times: int = 0
@@ -130,17 +133,28 @@ def _proxy(unreliable: UnreliableS3) -> ThreadingHTTPServer:
                 answer = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
                 self.answer(503, [("Content-Type", "application/xml")], answer, len(answer))
                 return
+            key = unreliable.expired_key
+            if fault == "expired" or (key is not None and f"={key}/" in self.headers.get("Authorization", "")):
+                answer = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+                self.answer(400, [("Content-Type", "application/xml")], answer, len(answer))
+                return
             status, headers, data = self.ask(body)
             if fault == "lost":
                 self.reset()
                 return
-            kept = data[: len(data) // 2] if fault in ("break", "cut") else data
+            kept = data[: len(data) // 2] if fault in ("break", "cut", "stall") else data
+            if fault == "flip" and data:
+                at = unreliable.num_faults * 7919 % len(data)  # never the same twice running
+                kept = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
             length = next((value for name, value in headers if name.lower() == "content-length"), str(len(data)))
             self.answer(status, headers, kept, int(length))
             if fault == "break":
                 self.reset()
             elif fault == "cut":
                 self.close_connection = True
+            elif fault == "stall":
+                self.close_connection = True
+                self.rfile.read(1)  # until the client closes its end
 
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = forward
 

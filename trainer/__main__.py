@@ -42,6 +42,14 @@ def _drill(options: argparse.Namespace) -> int:
     return 1 if done.differing else 0
 
 
+def _report(options: argparse.Namespace) -> int:
+    from trainer.commands import report
+
+    target = report.write(options.folder, options.to)
+    sys.stdout.write(f"{target}\n")
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = OneLineParser(prog="python -m trainer", description="Looks at a run. To train: trainer/train.py --help")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=OneLineParser, dest="command")
@@ -78,6 +86,16 @@ def _parser() -> argparse.ArgumentParser:
         metavar="COMMAND",
         help="what starts the ranks; default: torchrun here",
     )
+
+    report = commands.add_parser(
+        "report",
+        help="one HTML page: loss, learning rate, throughput, step times, goodput, restarts",
+        description="Writes a page about a run, finished, running or killed; it needs nothing but a browser.",
+        epilog="example: python -m trainer report runs/support-v1",
+    )
+    report.set_defaults(run=_report)
+    report.add_argument("folder", type=Path, metavar="RUN", help="the output folder of a run")
+    report.add_argument("--to", type=Path, metavar="FILE", help="the page; default: RUN/report.html")
     return parser
 
 

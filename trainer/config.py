@@ -84,7 +84,7 @@ class OptimizerConfig:
 class MeshConfig:
     """Ranks as a grid: replicate x shard. Parameters are split along shard and copied along replicate."""
 
-    replicate: int | None = setting("copies of the model (usually nodes); null: all ranks / shard", 1)
+    replicate: int | None = setting("copies; null: ranks / shard, or what the planner finds room for on CUDA", None)
     shard: int | None = setting("ranks a copy is split over; null: all ranks / replicate", None)
     offload: bool = setting("weights and moments in host memory: fits more, runs slower", False)
 

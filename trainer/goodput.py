@@ -55,15 +55,18 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
+    """kept_steps: (step, wall clock, seconds) of the steps that were made for good, in order."""
+
     seconds: Seconds
     attempts: tuple[Attempt, ...]
+    kept_steps: tuple[tuple[int, float, float], ...]
 
 
 def ledger(events: Sequence[Mapping[str, Any]]) -> Ledger:
     """Events as timeline.py writes them, in order."""
     attempts = _split(events)
     sums = {field.name: 0.0 for field in fields(Seconds)}
-    told = []
+    told, kept_steps = [], []
     for number, attempt in enumerate(attempts):
         following = attempts[number + 1] if number + 1 < len(attempts) else None
         kept_up_to = following[0]["step"] if following is not None else float("inf")
@@ -75,6 +78,7 @@ def ledger(events: Sequence[Mapping[str, Any]]) -> Ledger:
             else:
                 sums["data_wait"] += event["data_wait_s"]
                 sums["productive"] += event["seconds"] - event["data_wait_s"]
+                kept_steps.append((event["step"], event["at"], event["seconds"]))
         for kind in ("save", "evaluation"):
             sums[kind] += sum(event["seconds"] for event in attempt if event["kind"] == kind)
         if following is not None:
@@ -95,7 +99,7 @@ def ledger(events: Sequence[Mapping[str, Any]]) -> Ledger:
     if attempts:
         whole = attempts[-1][-1]["at"] - _born(attempts[0])
         sums["other"] = max(0.0, whole - sum(sums.values()))
-    return Ledger(seconds=Seconds(**sums), attempts=tuple(told))
+    return Ledger(seconds=Seconds(**sums), attempts=tuple(told), kept_steps=tuple(kept_steps))
 
 
 def _split(events: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:

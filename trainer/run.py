@@ -19,11 +19,11 @@ from loader import Loader
 from manifests import storage
 from manifests.manifest import Dataset
 from manifests.yaml_config import ConfigError, as_plain
-from trainer import compatibility, rng
+from trainer import announce, compatibility, rng
 from trainer.attention import choose_attention
 from trainer.checkpoint import Checkpoints, Saved
 from trainer.code_version import code_version
-from trainer.config import TrainConfig
+from trainer.config import MeshConfig, TrainConfig
 from trainer.evaluate import ValidationSet, evaluate
 from trainer.exporter import make_publisher
 from trainer.facts import StepFacts
@@ -42,7 +42,9 @@ from trainer.observer import History, Observer
 from trainer.optimizer import make_optimizer
 from trainer.output_lock import OutputLock
 from trainer.parallel import Ranks, make_mesh, shard_model
-from trainer.plan.shape import shape_of
+from trainer.plan.cluster import Cluster, Cut
+from trainer.plan.mesh import choose_replicas
+from trainer.plan.shape import Shape, shape_of
 from trainer.progress import Progress
 from trainer.schedule import Schedule, scaled_rate, warmup_examples
 from trainer.signals import EXIT_RESUME_ME, StopSignal
@@ -165,7 +167,6 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
     lock = OutputLock(output)
     ranks.decide(lock.acquire)
     plan = plan_model(config.model, dataset.manifest)
-    mesh = make_mesh(config.mesh, ranks)
     loader = _make_loader(config, dataset, ranks)
     global_batch = loader.state_dict()["global_batch"]
     config = replace(config, global_batch=global_batch)
@@ -178,9 +179,10 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
         loader.load_state_dict(saved.loader)
     num_steps = config.steps if config.steps is not None else loader.steps_per_epoch
 
-    _say_data(say, dataset)
+    announce.data(say, dataset)
     model = build_model(plan, attention=choose_attention(config.attention, ranks.device))
-    flops_per_token = shape_of(model).flops_per_token(dataset.manifest.example.seq_len)
+    shape = shape_of(model)
+    mesh = make_mesh(_choose_mesh(config, shape, dataset, ranks, say), ranks)
     say(f"model: {num_parameters(model):,} parameters, {plan.words}")
     use_cross_entropy(model, choose_cross_entropy(config.cross_entropy, model))
     shard_model(
@@ -199,8 +201,8 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
     if found is not None:
         checkpoints.load(found, model, optimizer, seed=config.seed)
     progress = (saved.progress if saved is not None else Progress()).in_precision(config.precision)
-    _say_start(say, folder, progress, notes)
-    _say_batch(say, config, loader, dataset, ranks, num_steps)
+    announce.start(say, folder, progress, notes)
+    announce.batch(say, config, loader, dataset, ranks, num_steps)
 
     return Run(
         config=config,
@@ -216,7 +218,7 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
         validation=ValidationSet(dataset=dataset, micro_batch=config.micro_batch),
         checkpoints=checkpoints,
         watchdog=Watchdog(config.hang_minutes),
-        flops_per_token=flops_per_token,
+        flops_per_token=shape.flops_per_token(dataset.manifest.example.seq_len),
         peak_flops=_peak_of_all(ranks, config.precision),
         observer=_open_observer(config, output, facts, progress, ranks, num_steps, say),
         lock=lock,
@@ -316,6 +318,33 @@ def _facts(config: TrainConfig, dataset: Dataset, ranks: Ranks, plan: ModelPlan)
     }
 
 
+def _choose_mesh(
+    config: TrainConfig, shape: Shape, dataset: Dataset, ranks: Ranks, say: Callable[[str], None]
+) -> MeshConfig:
+    """The mesh asked for; where replicate is left open and there are several nodes of GPUs, the planner's."""
+    inside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    left_open = config.mesh.replicate is None and config.mesh.shard is None
+    if not left_open or ranks.device.type != "cuda" or ranks.world_size == inside:
+        return config.mesh
+    cluster = Cluster(
+        num_nodes=ranks.world_size // inside,
+        gpus_per_node=inside,
+        gpu_bytes=torch.cuda.get_device_properties(ranks.device).total_memory,
+    )
+    assert config.global_batch is not None  # prepare has filled it in
+    cut = Cut(
+        seq_len=dataset.manifest.example.seq_len,
+        global_batch=config.global_batch,
+        micro_batch=config.micro_batch,
+        recompute=config.recompute,
+        cross_entropy="plain" if config.cross_entropy == "plain" else "chunked",
+        compute_bytes=4 if config.precision == "fp32" else 2,
+    )
+    replicas, reason = choose_replicas(shape, cluster, cut)
+    say(f"mesh: {replicas} x {ranks.world_size // replicas}: {reason}")
+    return replace(config.mesh, replicate=replicas)
+
+
 def _peak_of_all(ranks: Ranks, precision: str) -> float | None:
     """FLOP/s of all devices together; None where one of them is not in the table."""
     peaks = ranks.gather(peak_flops(device_name(ranks.device), precision))
@@ -344,43 +373,4 @@ def _open_observer(
         say=say,
         first_step=progress.step,
         num_steps=num_steps,
-    )
-
-
-def _say_data(say: Callable[[str], None], dataset: Dataset) -> None:
-    manifest = dataset.manifest
-    digest, seq_len = manifest.digest[:19], manifest.example.seq_len
-    splits = ", ".join(f"{name} {split.num_examples:,}" for name, split in sorted(manifest.splits.items()))
-    say(f"data: {manifest.name} {manifest.version} ({digest}), examples of {seq_len} tokens: {splits}")
-    validation = manifest.splits.get("validation")
-    if validation is None or not validation.num_examples:
-        say("validation: skipped, the manifest has no validation examples")
-
-
-def _say_start(say: Callable[[str], None], folder: Path | None, progress: Progress, notes: list[str]) -> None:
-    if folder is None:
-        say("starting from step 0")
-        return
-    say(f"resumed from {folder}: step {progress.step}, {progress.examples_consumed:,} examples consumed")
-    for note in notes:
-        say(note)
-
-
-def _say_batch(
-    say: Callable[[str], None], config: TrainConfig, loader: Loader, dataset: Dataset, ranks: Ranks, num_steps: int
-) -> None:
-    seq_len, rows = dataset.manifest.example.seq_len, loader.rows_per_step * ranks.world_size
-    filler = rows - loader.state_dict()["global_batch"]
-    say(
-        f"tokens per step: {ranks.world_size} ranks x micro-batch {config.micro_batch} x accumulation"
-        f" {loader.micro_batches_per_step} x seq_len {seq_len} = {rows * seq_len:,}"
-        + (
-            f" ({filler} of the {rows} rows are filler: give ranks x micro_batch that divides global_batch)"
-            if filler
-            else ""
-        )
-    )
-    say(
-        f"steps: {num_steps:,} of {loader.steps_per_epoch:,} an epoch, on {ranks.world_size} x {ranks.device.type},"
-        f" {config.precision}"
     )

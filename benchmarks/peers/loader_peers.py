@@ -2,6 +2,7 @@
 
     loader_peers.py prepare WHO TOKENS.npy FOLDER        writes the peer's own format
     loader_peers.py measure WHO TOKENS.npy FOLDER JSON   prints one JSON line; JSON: {"workers":, "dtype":, "batch":}
+    loader_peers.py first WHO s3://PLACE CACHE JSON      time to the first batch from S3; JSON: {"batch":}
 
 Each peer is used as its documentation says, with its own shuffle, and gives batches of tokens as one tensor.
 """
@@ -92,9 +93,12 @@ def loader_of(who: str, path: str, folder: str, batch: int, workers: int) -> Any
         rows = np.load(path, mmap_mode="r")
         data = LitDataset(folder, item_loader=TokensLoader(block_size=rows.shape[1]), shuffle=True, drop_last=True)
         return LitLoader(data, batch_size=batch, num_workers=workers)
+    return _webdataset(sorted(str(shard) for shard in Path(folder).glob("*.tar")), batch, workers)
+
+
+def _webdataset(shards: list[str], batch: int, workers: int) -> Any:
     import webdataset
 
-    shards = sorted(str(shard) for shard in Path(folder).glob("*.tar"))
     pipeline = webdataset.WebDataset(shards, shardshuffle=len(shards)).shuffle(SHUFFLE_BUFFER).decode()
     pipeline = pipeline.map(_tokens).batched(batch, collation_fn=_stacked_arrays, partial=False)
     return webdataset.WebLoader(pipeline, batch_size=None, num_workers=workers)
@@ -113,10 +117,56 @@ def _stacked_arrays(rows: list[np.ndarray]) -> torch.Tensor:
     return torch.from_numpy(np.stack(rows))
 
 
+def first(who: str, place: str, cache: str, batch: int) -> None:
+    """One JSON line: seconds and CPU seconds from here, where torch is imported, to the first batch from S3."""
+    torch.set_num_threads(1)
+    started, cpu = time.perf_counter(), time.process_time()
+    loader: Any
+    if who == "streaming":
+        _without_torchvision()
+        from streaming import StreamingDataLoader, StreamingDataset
+        from streaming.base.util import clean_stale_shared_memory
+
+        clean_stale_shared_memory()
+        dataset = StreamingDataset(remote=place, local=cache, shuffle=True, batch_size=batch)
+        loader = StreamingDataLoader(dataset, batch_size=batch, num_workers=0, drop_last=True, collate_fn=_stacked)
+    elif who == "litdata":
+        from litdata import StreamingDataLoader as LitLoader
+        from litdata import StreamingDataset as LitDataset
+        from litdata import TokensLoader
+
+        # Its S3 client refuses a server without TLS otherwise.
+        downloader = importlib.import_module("litdata.streaming.downloader")
+        downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True
+        item_loader = TokensLoader(block_size=4096)
+        data = LitDataset(place, cache_dir=cache, item_loader=item_loader, shuffle=True, drop_last=True)
+        loader = LitLoader(data, batch_size=batch, num_workers=0)
+    else:
+        loader = _webdataset(_signed(place), batch, 0)
+    next(iter(loader))
+    print(json.dumps({"all_s": time.perf_counter() - started, "cpu_s": time.process_time() - cpu}))  # noqa: T201
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _signed(place: str) -> list[str]:
+    """URLs that webdataset reads through curl, as its documentation shows, without credentials of its own."""
+    import boto3
+
+    bucket, prefix = place.removeprefix("s3://").split("/", 1)
+    store = boto3.client("s3")
+    keys = [f"{prefix}/shards/train/v1-{number:06d}.tar" for number in range(12)]
+    urls = [store.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": key}) for key in keys]
+    return [f"pipe:curl -s '{url}'" for url in urls]
+
+
 def main() -> None:
     command, who, path, folder = sys.argv[1:5]
     if command == "prepare":
         prepare(who, np.load(path, mmap_mode="r"), folder)
+        return
+    if command == "first":
+        first(who, path, folder, json.loads(sys.argv[5])["batch"])
         return
     options = json.loads(sys.argv[5])
     dtype = getattr(torch, options["dtype"])

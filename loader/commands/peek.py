@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from loader.order import RunShape, SplitOrder
+from loader.mixture import blocks_of, lanes_of_rank, order_of
+from loader.order import RunShape
 from loader.rows import map_shard
 from loader.shards import ShardTable
 from manifests import Dataset, storage
@@ -18,21 +19,31 @@ _VISIBLE = {ord("\n"): "⏎", ord("\t"): "→", ord("\r"): "␍"}
 
 
 def lines(
-    dataset: Dataset, *, split: str, shape: RunShape, step: int, num_rows: int, width: int = 100
+    datasets: Sequence[Dataset],
+    weights: Sequence[float],
+    *,
+    split: str,
+    shape: RunShape,
+    step: int,
+    num_rows: int,
+    width: int = 100,
 ) -> Iterator[str]:
-    """The first `num_rows` rows of global batch number `step` of a run, one block each."""
-    table = ShardTable(dataset=dataset, split=split)
-    order = SplitOrder(shard_num_examples=table.num_examples, shape=shape)
-    epoch, first = order.at_step(step)
-    shards, indices = order.epoch(epoch).steps(range(shape.num_lanes), first, 1)
-    decode = _decoder(dataset)
+    """The first `num_rows` rows of global batch number `step` of a run, one block each.
+
+    weights: of the datasets, which are then mixed; none for one dataset.
+    """
+    tables = [ShardTable(dataset=dataset, split=split) for dataset in datasets]
+    order = order_of([table.num_examples for table in tables], weights, shape)
+    epoch, consumed = order.at_step(step)
+    [rows] = next(blocks_of(order, lanes_of_rank(order, 0, 1), epoch, consumed, 1)).steps()
+    shards = [(table, number) for table in tables for number in range(len(table.entries))]
+    decode = _decoder(datasets[0])
     yield f"step {step} (epoch {epoch}): {min(num_rows, shape.global_batch)} of {shape.global_batch} rows"
-    for row, (shard, index) in enumerate(zip(shards[0].tolist(), indices[0].tolist(), strict=True)):
-        if row == num_rows:
-            return
+    for row, (shard, index) in enumerate(rows[:num_rows]):
+        table, number = shards[shard]
         yield ""
-        yield f"row {row}: example {index} of {table.entries[shard].path}"
-        yield from _drawn(_tokens(table, shard, index), dataset, decode, width)
+        yield f"row {row}: example {index} of {table.url(number) if weights else table.entries[number].path}"
+        yield from _drawn(_tokens(table, number, index), datasets[0], decode, width)
 
 
 def _drawn(tokens: np.ndarray, dataset: Dataset, decode: _Decode, width: int) -> Iterator[str]:

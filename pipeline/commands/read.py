@@ -46,6 +46,7 @@ class Totals:
     num_files: int = 0
     num_documents: int = 0
     num_chars: int = 0
+    num_skipped: int = 0
     num_changed: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     quarantined: Counter[str] = field(default_factory=Counter)
@@ -80,9 +81,15 @@ def rows(config: BuildConfig, source: SourceConfig, totals: Totals, limit: int |
     from pipeline.readers import Fields, read_file
 
     fields = Fields(text=source.text, id=source.id)
-    for file in find_inputs(source).files:
+    found = find_inputs(source)
+    totals.num_skipped = len(found.skipped)
+    for file in found.files:
         totals.num_files += 1
-        for records in read_file(file.url, format=source.format, fields=fields, encoding=source.encoding):
+        reading = read_file(
+            file.url, format=source.format, fields=fields, encoding=source.encoding, markup=source.markup
+        )
+        for records in reading:
+            totals.num_skipped += len(records.skipped)
             for bad in records.bad:
                 totals.quarantined[bad.reason] += bad.num_records
                 shown = {
@@ -95,17 +102,17 @@ def rows(config: BuildConfig, source: SourceConfig, totals: Totals, limit: int |
                     "first_bytes": bad.first_bytes.decode("utf-8", "backslashreplace"),
                 }
                 yield {"quarantine": shown}
-            text = records.text
+            # Only what is shown is cleaned, so that the totals count these documents and no others.
+            left = len(records.text) if limit is None else min(len(records.text), limit - totals.num_documents)
+            totals.stopped = left < len(records.text)
+            text = records.text.slice(0, left)
             prepared = texts.prepared(text, source.clean or config.clean, config.redact)
             totals.num_changed += int(prepared.changed.sum())
             totals.redacted += prepared.redacted
             is_blank = analyse(prepared.text.fill_null(""))[0].num_words == 0 if len(text) else []
-            ids = texts.identities(records, file.name)
+            ids = texts.identities(records, file.name).slice(0, left)
             name = texts.file_of(file.name, records.member)
             for identity, after, blank in zip(ids.to_pylist(), prepared.text.to_pylist(), is_blank, strict=True):
-                if limit is not None and totals.num_documents >= limit:
-                    totals.stopped = True
-                    return
                 totals.num_documents += 1
                 totals.num_chars += len(after or "")
                 row = {"id": identity, "source": source.name, "file": name, "text": after or ""}
@@ -113,6 +120,8 @@ def rows(config: BuildConfig, source: SourceConfig, totals: Totals, limit: int |
                     row["dropped"] = "empty.null" if after is None else "empty.blank"
                     totals.dropped[row["dropped"]] += 1
                 yield row
+            if totals.stopped:
+                return
 
 
 def _shown(row: dict[str, Any]) -> str:
@@ -140,6 +149,8 @@ def _in_words(source: SourceConfig, totals: Totals, budget_fraction: float) -> s
         if counts:
             lines.append(f"  {title}: " + ", ".join(f"{name} {n:,}" for name, n in counts.most_common()))
     lines.append(f"  cleaning changed {totals.num_changed:,} texts")
+    if totals.num_skipped:
+        lines.append(f"  skipped {totals.num_skipped:,} files that are no data by their names")
     if num_bad > max(budget_fraction * num_records, 10 if budget_fraction else 0):
         lines.append(f"  a build would stop here: bad_records.budget_fraction is {budget_fraction:g}")
     return "\n".join(lines) + "\n"

@@ -13,6 +13,8 @@ from pipeline.kernels.hashing import START, absorb, mix64
 # FineWeb's choice: proposes 56 % of pairs at J = 0.70, 77 % at 0.75, 92 % at 0.80, 98.8 % at 0.85.
 DEFAULT_BANDS = 14
 DEFAULT_ROWS = 8
+SURE_PROBABILITY = 0.9
+"""Of pairs at the threshold: where fewer meet, a build says so."""
 
 
 def band_hashes(signatures: np.ndarray, *, bands: int = DEFAULT_BANDS, rows: int = DEFAULT_ROWS) -> np.ndarray:
@@ -60,27 +62,24 @@ def probability(similarity: npt.ArrayLike, *, bands: int = DEFAULT_BANDS, rows: 
     return 1.0 - (1.0 - np.asarray(similarity, dtype=np.float64) ** rows) ** bands
 
 
-def default_bands(threshold: float, num_permutations: int) -> tuple[int, int]:
-    """(bands, rows) for a wanted similarity `threshold`: datasketch's choice, bands * rows <= num_permutations.
+def bands_for(threshold: float, num_permutations: int) -> tuple[int, int]:
+    """(bands, rows) for a wanted similarity `threshold`: the most rows with which SURE_PROBABILITY of the pairs at the
+    threshold meet, in as many bands as `num_permutations` allow. 14 x 8 for 0.8 and 112.
 
-    The one with the least sum of both wrong areas under the probability curve: what is proposed below the threshold,
-    and what is not proposed above it. Of equals, the fewest bands, then the fewest rows.
+    datasketch's choice weighs both sides of the threshold equally, and so proposes half of the pairs that lie on it (9
+    x 12: 47 % at 0.8), which is right where what is proposed is removed. Here it is measured first, so a pair proposed
+    in vain costs time, and one that is not proposed is lost.
 
-    Raises ValueError unless 0 <= threshold <= 1 and num_permutations >= 1.
+    Raises ValueError unless 0 < threshold <= 1 and num_permutations >= 1.
     """
-    if not 0 <= threshold <= 1 or num_permutations < 1:
-        raise ValueError(f"a threshold is within 0..1 and permutations at least 1; got {threshold}, {num_permutations}")
-    # The curve is a polynomial of degree bands * rows, which this many Gauss-Legendre nodes integrate exactly.
-    nodes, weights = np.polynomial.legendre.leggauss(num_permutations // 2 + 1)
-    below, above = (nodes + 1) / 2 * threshold, threshold + (nodes + 1) / 2 * (1 - threshold)
-    best, least = (1, 1), np.inf
-    for bands in range(1, num_permutations + 1):
-        for rows in range(1, num_permutations // bands + 1):
-            proposed = threshold / 2 * weights @ probability(below, bands=bands, rows=rows)
-            missed = (1 - threshold) / 2 * weights @ (1 - probability(above, bands=bands, rows=rows))
-            if proposed + missed < least:
-                best, least = (bands, rows), proposed + missed
-    return best
+    if not 0 < threshold <= 1 or num_permutations < 1:
+        raise ValueError(
+            f"a threshold is above 0, up to 1, and permutations at least 1; got {threshold}, {num_permutations}"
+        )
+    rows = num_permutations
+    while rows > 1 and probability(threshold, bands=num_permutations // rows, rows=rows) < SURE_PROBABILITY:
+        rows -= 1
+    return num_permutations // rows, rows
 
 
 @kernel

@@ -49,7 +49,7 @@ def core_words(text: pa.LargeStringArray, lines: np.ndarray) -> tuple[Words, np.
 
 
 def find_lines(text: pa.LargeStringArray, wanted: np.ndarray) -> list[str | None]:
-    """The text of each of a few lines, `wanted` uint64 (k,), where `text` has it: it is searched until all are found."""
+    """The text of a few lines, `wanted` uint64 (k,), None where `text` has it not: searched until all are found."""
     data, offsets = text_buffers(text)
     found = np.full((len(wanted), 2), -1, np.int64)
     _find_lines(data, offsets, readonly(wanted, np.uint64), found)

@@ -53,7 +53,7 @@ def read_sample(config: BuildConfig, source: SourceConfig, max_bytes: int) -> Sa
         fields = Fields(text=source.text, id=source.id)
         num_files_read += 1
         for records in read_file(
-            file.url, format=source.format, fields=fields, limits=limits, encoding=source.encoding
+            file.url, format=source.format, fields=fields, limits=limits, encoding=source.encoding, markup=source.markup
         ):
             if taken and taken >= allowed:
                 is_whole = False

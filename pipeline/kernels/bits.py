@@ -1,5 +1,7 @@
-"""Machine instructions numba has no name for, and tests on many bytes at once: on eight in a register (SWAR, SIMD within
-a register), on sixty-four by vector instructions, whichever the processor has, with one bit a byte as the answer.
+"""Machine instructions numba has no name for, and tests on many bytes at once.
+
+On eight in a register (SWAR, SIMD within a register); on sixty-four by vector instructions, whichever the processor
+has, with one bit a byte as the answer.
 """
 
 from typing import Any
@@ -75,7 +77,7 @@ def bits_between(typing_context: Any, data: Any, index: Any, first: Any, last: A
     """
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        block = builder.load(_block(context, builder, signature, arguments), align=1)
+        block = builder.load(_block(context, builder, signature.args[0], *arguments[:2]), align=1)
         low, high = (builder.trunc(argument, _BYTE) for argument in arguments[2:])
         above = builder.sub(block, _in_every(builder, low))
         inside = builder.icmp_unsigned("<=", above, _in_every(builder, builder.sub(high, low)))
@@ -89,7 +91,7 @@ def add_where(typing_context: Any, data: Any, index: Any, bits: Any, amount: Any
     """Add `amount` (modulo 256) to data[index + i] for every bit i set in the uint64 `bits`."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _block(context, builder, signature, arguments)
+        pointer = _block(context, builder, signature.args[0], *arguments[:2])
         chosen = builder.bitcast(arguments[2], ir.VectorType(ir.IntType(1), 64))
         amounts = _in_every(builder, builder.trunc(arguments[3], _BYTE))
         added = builder.select(chosen, amounts, ir.Constant(_BLOCK, [0] * 64))
@@ -99,10 +101,41 @@ def add_where(typing_context: Any, data: Any, index: Any, bits: Any, amount: Any
     return types.void(data, types.intp, types.uint64, types.intp), codegen
 
 
-def _block(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """LLVM's pointer to the 64 bytes at `index` of `data`, the first two arguments."""
-    array = context.make_array(signature.args[0])(context, builder, arguments[0])
-    return builder.bitcast(builder.gep(array.data, [arguments[1]], inbounds=True), _BLOCK.as_pointer())
+@intrinsic
+def copy_block(typing_context: Any, data: Any, index: Any, target: Any, place: Any) -> Any:  # noqa: ARG001 - numba's
+    """Copy 64 bytes from data[index] to target[place] on; the caller checks bounds."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        block = builder.load(_block(context, builder, signature.args[0], *arguments[:2]), align=1)
+        builder.store(block, _block(context, builder, signature.args[2], *arguments[2:]), align=1)
+        return context.get_dummy_value()
+
+    return types.void(data, types.intp, target, types.intp), codegen
+
+
+@intrinsic
+def add_floats(typing_context: Any, target: Any, row: Any, source: Any, other: Any) -> Any:  # noqa: ARG001 - numba's
+    """target[row] += source[other], for arrays of float32 with rows of 16; the caller checks bounds."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        vector = ir.VectorType(ir.FloatType(), 16)
+
+        def pointer(array_type: Any, array: Any, index: Any) -> Any:
+            start = context.make_array(array_type)(context, builder, array).data
+            first = builder.mul(index, ir.Constant(index.type, 16))
+            return builder.bitcast(builder.gep(start, [first], inbounds=True), vector.as_pointer())
+
+        to, of = pointer(target, *arguments[:2]), pointer(source, *arguments[2:])
+        builder.store(builder.fadd(builder.load(to, align=4), builder.load(of, align=4)), to, align=4)
+        return context.get_dummy_value()
+
+    return types.void(target, types.intp, source, types.intp), codegen
+
+
+def _block(context: Any, builder: Any, array_type: Any, data: Any, index: Any) -> Any:
+    """LLVM's pointer to the 64 bytes at data[index]."""
+    array = context.make_array(array_type)(context, builder, data)
+    return builder.bitcast(builder.gep(array.data, [index], inbounds=True), _BLOCK.as_pointer())
 
 
 def _in_every(builder: Any, byte: Any) -> Any:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from pipeline.kernels import columns
-from pipeline.kernels.bits import add_where, bits_between, count_ones, count_trailing_zeros
+from pipeline.kernels.bits import add_where, bits_between, copy_block, count_ones, count_trailing_zeros
 from pipeline.kernels.compiled import inlined, lean
-from pipeline.kernels.scratch import FIRST, num_before, num_between
+from pipeline.kernels.scratch import AFTER, FIRST, num_before, num_between
 from pipeline.kernels.unicode import (
     LETTER,
     LOWER_MASK,
@@ -44,14 +44,8 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
     text, lower = scratch.text, scratch.lower
     size = end - start
     behind = FIRST + size
-    for place in range(FIRST):
-        text[place] = 0x20
-    for place in range(size):
-        text[FIRST + place] = data[start + place]
-        lower[FIRST + place] = data[start + place]
-    for place in range(192):
-        text[behind + place] = 0x20
-        lower[behind + place] = 0x20
+    _copy(data, start, size, text)
+    _copy(data, start, size, lower)
 
     num_characters = num_word_characters = num_words = num_sentences = num_edges = num_run_edges = num_newlines = 0
     num_letters = num_digits = num_cyrillic = num_hash_signs = num_curly_brackets = num_ellipses = 0
@@ -61,7 +55,9 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
     space_ahead = run_ahead = _0
     was_dot = _0  # the last two bytes
     other_lower = False
-    for block in range(FIRST >> 6, (behind >> 6) + 1):
+    # Up to the block of the place behind `behind`, which num_before of a line's last mark asks for.
+    num_blocks = ((behind + 1) >> 6) + 1
+    for block in range(FIRST >> 6, num_blocks):
         first = block << 6
         spaces = bits_between(text, first, 0x20, 0x20) | bits_between(text, first, 0x09, 0x0D)
         spaces |= bits_between(text, first, 0x1C, 0x1F)
@@ -149,7 +145,7 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
         symbol_ends, symbols_so_far = _unbroken(starts, filled & ~more, symbols_so_far)
         plain_ends, plain_so_far = _unbroken(starts, filled & ~letters, plain_so_far)
         num_plain_words += count_ones(plain_ends & ~filled)
-        num_edges = _emit(scratch.word_edges, num_edges, edges, first)
+        num_edges = _emit(scratch.word_edges, num_edges, edges, first, 8)
         symbol_ends &= ~filled
         num_symbol_words += count_ones(symbol_ends)
         while symbol_ends:
@@ -160,8 +156,8 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
             num_symbol_characters += num_between(scratch.word_characters, scratch.word_edges[2 * word], place)
         num_words += count_ones(starts)
         run_edges = runs ^ ((runs << _1) | was_run)
-        num_run_edges = _emit(scratch.run_edges, num_run_edges, run_edges, first)
-        num_newlines = _emit(scratch.newlines, num_newlines, newlines, first)
+        num_run_edges = _emit(scratch.run_edges, num_run_edges, run_edges, first, 8)
+        num_newlines = _emit(scratch.newlines, num_newlines, newlines, first, 1)
         # Three dots in a row?
         if dots & ((dots << _1) | (was_dot >> _1)) & ((dots << _2) | was_dot):
             for bit in range(64):
@@ -169,11 +165,11 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
                 num_dots = num_dots + 1 if is_dot else 0
                 num_ellipses += is_dot and num_dots % 3 == 0
         else:
-            num_dots = np.intp(dots >> _63) * (1 + np.intp((dots >> _62) & _1))
+            num_dots = int(dots >> _63) * (1 + int((dots >> _62) & _1))
         was_dot = dots >> _62
         was_filled, was_run, was_mark, was_closing = filled >> _63, runs >> _63, marks >> _63, closing >> _63
 
-    num_padding = (((behind >> 6) + 1) << 6) - behind
+    num_padding = (num_blocks << 6) - behind
     count[columns.NUM_BYTES] = size
     count[columns.NUM_CHARS] = num_characters - num_padding
     count[columns.NUM_LETTERS] = num_letters
@@ -192,13 +188,32 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
 
 
 @inlined
-def _emit(places: Any, number: Any, bits: Any, first: Any) -> Any:
-    """Append first + i to `places` for every bit i that is set."""
-    while bits:
-        places[np.uint64(number)] = np.int32(first + np.intp(count_trailing_zeros(bits)))
-        bits &= bits - _1
-        number += 1
-    return number
+def _copy(data: Any, start: Any, size: Any, text: Any) -> None:
+    """data[start : start + size] between spaces."""
+    whole = size & ~63
+    for place in range(0, whole, 64):
+        copy_block(data, start + place, text, FIRST + place)
+    for place in range(whole, size):
+        text[FIRST + place] = data[start + place]
+    for place in range(FIRST):
+        text[place] = 0x20
+    for place in range(FIRST + size, FIRST + size + AFTER):
+        text[place] = 0x20
+
+
+@inlined
+def _emit(places: Any, number: Any, bits: Any, first: Any, turns: Any) -> Any:
+    """Append first + i to `places` for every bit i that is set; up to seven places behind them are written as well.
+
+    Eight a turn, since how many bits are set cannot be foretold and each wrong guess costs as much as five of them.
+    """
+    behind = number + count_ones(bits)
+    while number < behind:
+        for turn in range(turns):
+            places[np.uint64(number + turn)] = np.int32(first + np.intp(count_trailing_zeros(bits)))
+            bits &= bits - _1
+        number += turns
+    return behind
 
 
 @inlined
@@ -217,8 +232,9 @@ def _unbroken(starts: Any, bits: Any, so_far: Any) -> Any:
 
 @inlined
 def _lower_cyrillic(text: Any, lower: Any, first: Any) -> None:
-    """U+0400-042F in lower case, both bytes of each: Ѐ-Џ D0 80-8F -> D1 90-9F; А-П D0 90-9F -> D0 B0-BF; Р-Я D0 A0-AF ->
-    D1 80-8F.
+    """U+0400-042F in lower case, both bytes of each.
+
+    Ѐ-Џ: D0 80-8F -> D1 90-9F; А-П: D0 90-9F -> D0 B0-BF; Р-Я: D0 A0-AF -> D1 80-8F.
     """
     after = bits_between(text, first - 1, 0xD0, 0xD0)
     eighties = bits_between(text, first, 0x80, 0x8F)

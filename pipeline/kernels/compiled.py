@@ -39,10 +39,16 @@ def lean(function: Callable[P, R]) -> Callable[P, R]:
     instructions for each array that is taken out of a tuple or handed on, more than the work of an inner loop.
     """
     function.__qualname__ += f"_{_sources_fingerprint()}"
-    return numba.njit(nogil=True, cache=True, _nrt=False)(function)
+    return _compile(function)
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
     """Like `lean`, for inner loops: the body goes into each caller, since a call that passes arrays costs 20 ns."""
     function.__qualname__ += f"_{_sources_fingerprint()}"
-    return numba.njit(nogil=True, cache=True, forceinline=True, _nrt=False)(function)
+    return _compile(function, forceinline=True)
+
+
+def _compile(function: Callable[P, R], **options: bool) -> Callable[P, R]:
+    # _nrt is numba's own option for what it compiles without its runtime: not in its documentation, nor in its types.
+    compiled: Callable[P, R] = numba.njit(nogil=True, cache=True, _nrt=False, **options)(function)  # type: ignore[call-overload]
+    return compiled

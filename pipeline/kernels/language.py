@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.kernels.arrow import text_buffers
-from pipeline.kernels.bits import EVERY_7F, bytes_between, bytes_equal, count_trailing_zeros, load_uint64
-from pipeline.kernels.compiled import inlined, kernel
+from pipeline.kernels.arrow import aligned, text_buffers
+from pipeline.kernels.bits import EVERY_7F, add_floats, bytes_between, bytes_equal, count_trailing_zeros, load_uint64
+from pipeline.kernels.compiled import inlined, lean
 from pipeline.kernels.hashing import START, absorb, mix64
 from pipeline.kernels.language_model import (
     DIMENSION,
@@ -62,24 +62,25 @@ def detect(text: pa.LargeStringArray) -> Languages:
     data, offsets = text_buffers(text)
     label, score = np.zeros(len(text), np.int16), np.zeros(len(text), np.float32)
     longest = int(np.diff(offsets).max(initial=0))
-    word = np.empty(longest + 2, np.uint8)
-    _detect_batch(data, offsets, *language_model(), *_memory(), word, label, score)
+    word, vector = np.empty(longest + 2, np.uint8), np.empty((1, DIMENSION), np.float32)
+    model = language_model()
+    nodes, scores = np.empty(len(model.left), np.int32), np.empty(len(model.left), np.float64)
+    _detect_batch(data, offsets, *model, *_memory(), word, vector, nodes, scores, label, score)
     return Languages(label=label, score=score)
 
 
-def _memory() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """This thread's words and their sums: (hashes, 0 in free places; sums; how many rows are in each)."""
+def _memory() -> tuple[np.ndarray, np.ndarray]:
+    """This thread's words and their sums: (a hash, 0 in free places, and how many rows are in the sum; sums)."""
     if not hasattr(_remembered, "arrays"):
         _remembered.arrays = (
-            np.zeros(NUM_REMEMBERED, np.uint64),
-            np.zeros((NUM_REMEMBERED, DIMENSION), np.float32),
-            np.zeros(NUM_REMEMBERED, np.int32),
+            np.zeros((NUM_REMEMBERED, 2), np.uint64),
+            aligned(np.zeros((NUM_REMEMBERED, DIMENSION), np.float32)),
         )
-    arrays: tuple[np.ndarray, np.ndarray, np.ndarray] = _remembered.arrays
+    arrays: tuple[np.ndarray, np.ndarray] = _remembered.arrays
     return arrays
 
 
-@kernel
+@lean
 def _detect_batch(
     data: Any,
     offsets: Any,
@@ -95,17 +96,18 @@ def _detect_batch(
     right: Any,
     known: Any,
     sums: Any,
-    sizes: Any,
     marked: Any,
+    vector: Any,
+    stack_nodes: Any,
+    stack_scores: Any,
     label: Any,
     score: Any,
 ) -> None:
-    vector = np.empty(DIMENSION, np.float32)
-    stack_nodes, stack_scores = np.empty(len(left), np.int32), np.empty(len(left), np.float64)
     for document in range(len(offsets) - 1):
         position, end = offsets[document], offsets[document + 1]
-        vector[:] = rows[end_of_line]
-        size = 1
+        for i in range(DIMENSION):
+            vector[0, i] = rows[end_of_line, i]
+        size = np.intp(1)
         while position < end:
             if _IS_SPACE[data[position]]:
                 position += 1
@@ -113,18 +115,18 @@ def _detect_batch(
             start = position
             position, value = _word(data, start, end)
             slot = value & np.uint64(NUM_REMEMBERED - 1)
-            if known[slot] != value:
-                known[slot] = value
-                sums[slot] = 0
+            if known[slot, 0] != value:
+                known[slot, 0] = value
                 word = _find(data, start, position, word_slots, word_hashes, word_bytes, word_offsets)
                 marked[0], marked[position - start + 1] = _BEGIN, _END
-                marked[1 : position - start + 1] = data[start:position]
-                sizes[slot] = _add_word(marked, position - start + 2, word, rows, bucket_rows, sums[slot])
-            size += sizes[slot]
-            for i in range(DIMENSION):
-                vector[i] += sums[slot, i]
+                for place in range(start, position):
+                    marked[place - start + 1] = data[place]
+                num_rows = _sum_word(marked, position - start + 2, word, rows, bucket_rows, sums, slot)
+                known[slot, 1] = np.uint64(num_rows)
+            size += np.intp(known[slot, 1])
+            add_floats(vector, 0, sums, np.intp(slot))
         for i in range(DIMENSION):
-            vector[i] /= np.float32(size)
+            vector[0, i] /= np.float32(size)
         label[document], score[document] = _best(vector, output, left, right, stack_nodes, stack_scores)
 
 
@@ -160,7 +162,7 @@ def _fnv(value: Any, byte: Any) -> Any:
     return np.uint32((value ^ np.uint32(np.int32(np.int8(byte)))) * _FNV_PRIME)
 
 
-@kernel
+@lean
 def _find(
     data: Any, start: Any, end: Any, word_slots: Any, word_hashes: Any, word_bytes: Any, word_offsets: Any
 ) -> Any:
@@ -181,14 +183,15 @@ def _find(
     return np.int64(-1)
 
 
-@kernel
-def _add_word(marked: Any, length: Any, word: Any, rows: Any, bucket_rows: Any, vector: Any) -> Any:
-    """Add the rows of a word and of its n-grams to `vector`; return how many they are. marked[:length] is `<word>`."""
-    added = np.int32(0)
-    if word >= 0:
-        added += 1
-        for i in range(DIMENSION):
-            vector[i] += rows[word, i]
+@inlined
+def _sum_word(marked: Any, length: Any, word: Any, rows: Any, bucket_rows: Any, sums: Any, slot: Any) -> Any:
+    """Leave the sum of the rows of a word and of its n-grams in sums[slot]; return how many rows they are.
+
+    marked[:length] is `<word>`. An n-gram that was pruned has a row of zeros, so that no branch depends on it.
+    """
+    for i in range(DIMENSION):
+        sums[slot, i] = rows[word, i] if word >= 0 else np.float32(0)
+    added = np.int32(word >= 0)
     for first in range(length):
         if marked[first] & 0xC0 == 0x80:
             continue
@@ -202,15 +205,13 @@ def _add_word(marked: Any, length: Any, word: Any, rows: Any, bucket_rows: Any, 
                 place += 1
             if num_chars >= MIN_NGRAM:
                 row = bucket_rows[value % np.uint32(NUM_BUCKETS)]
-                if row != NO_ROW:
-                    added += 1
-                    for i in range(DIMENSION):
-                        vector[i] += rows[row, i]
+                added += row != NO_ROW
+                add_floats(sums, np.intp(slot), rows, np.intp(row))
             num_chars += 1
     return added
 
 
-@kernel
+@lean
 def _best(vector: Any, output: Any, left: Any, right: Any, nodes: Any, scores: Any) -> Any:
     """(label, score) of the leaf with the largest product of probabilities on its way from the root."""
     num_leaves = len(output)
@@ -227,7 +228,7 @@ def _best(vector: Any, output: Any, left: Any, right: Any, nodes: Any, scores: A
             continue
         product = np.float32(0)
         for i in range(DIMENSION):
-            product += output[node - num_leaves, i] * vector[i]
+            product += output[node - num_leaves, i] * vector[0, i]
         right_share = 1.0 / (1.0 + math.exp(-product))
         left_score = score + math.log(1.0 - right_share + _EPSILON)
         right_score = score + math.log(right_share + _EPSILON)

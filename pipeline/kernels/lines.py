@@ -124,9 +124,9 @@ def _prose_line(
     start, end = np.intp(edges[2 * first_word]), np.intp(edges[2 * next_word - 1])
     if not ends_prose(text, start, end):
         return
-    if found & HAS_LOREM_IPSUM and has_any(text, start, end, HAS_LOREM_IPSUM):
+    if found & HAS_LOREM_IPSUM and has_any(scratch.lower, start, end, HAS_LOREM_IPSUM):
         count[columns.NUM_LOREM_IPSUM_LINES] += 1
-    if found & HAS_SKIPPED and has_any(text, start, end, found & HAS_SKIPPED):
+    if found & HAS_SKIPPED and has_any(scratch.lower, start, end, found & HAS_SKIPPED):
         return
     count[columns.NUM_PROSE_LINES] += 1
     count[columns.NUM_PROSE_SENTENCES] += num_sentences(scratch, line, line_end, next_word)

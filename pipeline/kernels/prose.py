@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.kernels.bits import count_trailing_zeros
+from pipeline.kernels.bits import bits_between, count_trailing_zeros
 from pipeline.kernels.compiled import inlined, lean
 from pipeline.kernels.scratch import num_before, num_between
 from pipeline.kernels.unicode import decode_multibyte
@@ -123,21 +123,22 @@ def _ends_sentence(data: Any, start: Any, end: Any) -> Any:
 
 
 @lean
-def has_any(data: Any, start: Any, end: Any, wanted: Any) -> Any:
-    """Whether data[start:end] holds one of the wanted phrases, in any case of ASCII letters."""
+def has_any(lower: Any, start: Any, end: Any, wanted: Any) -> Any:
+    """Whether a line, in lower case, holds one of the wanted phrases."""
     first = 0 if wanted & HAS_LOREM_IPSUM else _NUM_LOREM_IPSUM
     last = len(_PHRASE_ENDS) if wanted & HAS_SKIPPED else _NUM_LOREM_IPSUM
     for phrase in range(first, last):
         phrase_start = 0 if phrase == 0 else _PHRASE_ENDS[phrase - 1]
         length = _PHRASE_ENDS[phrase] - phrase_start
-        for position in range(start, end - length + 1):
-            same = 0
-            while same < length:
-                byte = data[position + same]
-                byte |= 0x20 * (ord("A") <= byte <= ord("Z"))
-                if byte != _PHRASES[phrase_start + same]:
-                    break
-                same += 1
-            if same == length:
-                return True
+        one, two = _PHRASES[phrase_start], _PHRASES[phrase_start + 1]
+        for place in range(start, end, 64):
+            begins = bits_between(lower, place, one, one) & bits_between(lower, place + 1, two, two)
+            while begins:
+                begin = place + np.intp(count_trailing_zeros(begins))
+                begins &= begins - np.uint64(1)
+                same = 2
+                while same < length and lower[begin + same] == _PHRASES[phrase_start + same]:
+                    same += 1
+                if same == length and begin + length <= end:
+                    return True
     return False

@@ -12,9 +12,9 @@ from pipeline.kernels.bits import count_ones
 from pipeline.kernels.compiled import inlined
 
 FIRST = 64
-_AFTER = 192
-"""Bytes behind a document: the block it ends in, a block that is looked ahead at, and 24 bytes read with a last word."""
-MAX_DOCUMENT_BYTES = 2**31 - 1 - FIRST - _AFTER
+AFTER = 192
+"""Spaces behind a document: the rest of its last block, one more that is looked ahead at, 24 bytes read with a word."""
+MAX_DOCUMENT_BYTES = 2**31 - 1 - FIRST - AFTER
 
 
 class Marks(NamedTuple):
@@ -40,16 +40,18 @@ class Scratch(NamedTuple):
     keys: np.ndarray  # uint64, a word each: hashes of n-grams (ngrams.py), as are all below
     occurrences: np.ndarray  # uint8, a power of two
     candidates: np.ndarray  # int32, a word each
+    names: np.ndarray
     first: np.ndarray
     repeats: np.ndarray
     seen: np.ndarray
+    longest: np.ndarray  # uint8
     hashes: np.ndarray  # uint64, a power of two: of lines and paragraphs
     slots: np.ndarray  # int32, a power of two
 
 
 def make_scratch(num_bytes: int) -> Scratch:
     """Scratch for documents of up to `num_bytes`. Memory that is never written is never really taken."""
-    size = FIRST + num_bytes + _AFTER
+    size = FIRST + num_bytes + AFTER
     num_blocks = size // 64 + 1
     # A word takes two bytes with what parts it from the next; edges are written some more at a time.
     num_words = num_bytes // 2 + 2
@@ -59,7 +61,7 @@ def make_scratch(num_bytes: int) -> Scratch:
         return Marks(np.zeros(num_blocks, np.uint64), np.zeros(num_blocks, np.int64))
 
     def edges() -> np.ndarray:
-        return np.empty(2 * num_words, np.int32)
+        return np.empty(2 * num_words + 8, np.int32)
 
     def places() -> np.ndarray:
         return np.empty(num_words, np.int32)
@@ -74,13 +76,15 @@ def make_scratch(num_bytes: int) -> Scratch:
         closing=np.zeros(num_blocks, np.uint64),
         word_edges=edges(),
         run_edges=edges(),
-        newlines=np.empty(num_bytes + 1, np.int32),
+        newlines=np.empty(num_bytes + 8, np.int32),
         keys=np.empty(num_words, np.uint64),
-        occurrences=np.empty(8 * num_slots, np.uint8),
+        occurrences=np.empty(1 << (8 * num_words - 1).bit_length(), np.uint8),
         candidates=places(),
+        names=places(),
         first=places(),
         repeats=places(),
         seen=places(),
+        longest=np.empty(num_words, np.uint8),
         hashes=np.empty(1 << (2 * num_bytes + 3).bit_length(), np.uint64),
         slots=np.empty(num_slots, np.int32),
     )

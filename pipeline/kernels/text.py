@@ -22,6 +22,7 @@ from pipeline.kernels.stop_words import LANGUAGES, stop_word_table
 from pipeline.kernels.text_pass import analyse_batch
 from pipeline.kernels.unicode import character_table
 
+_KEPT_BYTES = 1 << 20
 _kept = threading.local()
 
 
@@ -152,10 +153,12 @@ def analyse(text: pa.LargeStringArray) -> tuple[Statistics, Words]:
 
 
 def _scratch(num_bytes: int) -> Scratch:
-    """This thread's scratch, grown where a document is larger than all before."""
+    """This thread's scratch; for a document larger than most, one of its own that is not kept."""
     if num_bytes > MAX_DOCUMENT_BYTES:
         raise ValueError(f"a document has {num_bytes} bytes, kernels take up to {MAX_DOCUMENT_BYTES}: cut it up before")
-    if not hasattr(_kept, "scratch") or _kept.scratch_bytes < num_bytes:
-        _kept.scratch, _kept.scratch_bytes = make_scratch(max(num_bytes, 1 << 16)), max(num_bytes, 1 << 16)
+    if num_bytes > _KEPT_BYTES:
+        return make_scratch(num_bytes)
+    if not hasattr(_kept, "scratch"):
+        _kept.scratch = make_scratch(_KEPT_BYTES)
     scratch: Scratch = _kept.scratch
     return scratch

@@ -62,7 +62,9 @@ def _hash_runs(
     found = np.uint64(0)
     for run in range(num_runs):
         start, end = np.intp(edges[np.uint64(2 * run)]), np.intp(edges[np.uint64(2 * run + 1)])
-        value = _hash_by_character(scratch.text, start, end, table) if other_lower else hash_word(lower, start, end - start)
+        value = (
+            _hash_by_character(scratch.text, start, end, table) if other_lower else hash_word(lower, start, end - start)
+        )
         hashes[np.uint64(next_run + run)] = value
         slot = (value >> stop_words.shift) & mask
         found |= stop_words.bits[slot] * np.uint64(stop_words.hashes[slot] == value)

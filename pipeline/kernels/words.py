@@ -1,19 +1,17 @@
 """Words alone: the hashes that the text pass leaves, three times as fast, where nobody asks for statistics.
 
-1. part_bits    64 bytes a step: which may be part of a word, as bits. ASCII is told exactly, everything above is a "may".
-2. words_between   runs of such bytes, found by counting zero bits. Eight bytes of a run that are ASCII, or four letters
-                of the common Cyrillic, are lowered at once; any other run goes by character through the table.
+1. part_bits      64 bytes a step: which may be part of a word, as bits. ASCII is told exactly, all above is a "may".
+2. words_between  runs of such bytes, found by counting zero bits. Eight bytes of a run that are ASCII, or four letters
+                  of the common Cyrillic, are lowered at once; any other run goes by character through the table.
 """
 
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from llvmlite import ir  # type: ignore[import-untyped]  # it publishes no types
-from numba.core import types
 
 from pipeline.kernels.arrow import text_buffers
-from pipeline.kernels.bits import EVERY_80, bytes_equal, count_trailing_zeros, intrinsic, load_uint64
+from pipeline.kernels.bits import EVERY_80, bits_between, bytes_equal, count_trailing_zeros, load_uint64
 from pipeline.kernels.compiled import inlined, kernel
 from pipeline.kernels.hashing import START, absorb, mix64
 from pipeline.kernels.text import Words
@@ -39,7 +37,7 @@ _FROM_10, _FROM_30, _FROM_60 = (np.uint64(0x0001000100010001 * (0x80 - first)) f
 
 
 def words_of(text: pa.LargeStringArray) -> Words:
-    """The words of every document of `text`: what `analyse` gives. Raises ValueError for nulls or another Arrow type."""
+    """The words of every document of `text`, as `analyse` gives them. ValueError for nulls or another Arrow type."""
     data, offsets = text_buffers(text)
     hashes = np.empty(most_words(offsets), np.uint64)
     word_offsets = np.zeros(len(offsets), np.int64)
@@ -68,32 +66,12 @@ def part_bits(data: Any, offsets: Any) -> Any:
     return bits
 
 
-@intrinsic
-def _word_bits(typing_context: Any, data: Any, index: Any) -> Any:  # noqa: ARG001 - numba's signature for intrinsics
-    """A bit for each of the bytes data[index : index + 64]: set for A-Z, a-z, 0-9, "_" and everything from 0x80 up.
-
-    A vector comparison for each, which LLVM turns into what the machine has: one instruction of 64 bytes, or several.
-    """
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vector = ir.VectorType(ir.IntType(8), _STEP)
-
-        def all_of(byte: int) -> Any:
-            return ir.Constant(vector, [byte] * _STEP)
-
-        def inside(value: Any, first: str, last: str) -> Any:
-            return builder.icmp_unsigned("<=", builder.sub(value, all_of(ord(first))), all_of(ord(last) - ord(first)))
-
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        pointer = builder.gep(array.data, [arguments[1]], inbounds=True)
-        value = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=1)
-        bits = inside(builder.or_(value, all_of(0x20)), "a", "z")
-        bits = builder.or_(bits, inside(value, "0", "9"))
-        bits = builder.or_(bits, builder.icmp_unsigned("==", value, all_of(ord("_"))))
-        bits = builder.or_(bits, builder.icmp_unsigned(">=", value, all_of(0x80)))
-        return builder.bitcast(bits, ir.IntType(_STEP))
-
-    return types.uint64(data, types.intp), codegen
+@inlined
+def _word_bits(data: Any, index: Any) -> Any:
+    """A bit for each of the bytes data[index : index + 64]: set for A-Z, a-z, 0-9, "_" and everything from 0x80 up."""
+    bits = bits_between(data, index, ord("A"), ord("Z")) | bits_between(data, index, ord("a"), ord("z"))
+    bits |= bits_between(data, index, ord("0"), ord("9")) | bits_between(data, index, ord("_"), ord("_"))
+    return bits | bits_between(data, index, 0x80, 0xFF)
 
 
 @kernel
@@ -163,10 +141,9 @@ def _plain_hash(data: Any, start: Any, end: Any) -> Any:
     chunk = np.uint64(0)
     if left:
         # The last bytes of a long run are the last of the eight that end with it: no byte past the data is read.
-        if position > start:
-            chunk = load_uint64(data, end - 8) >> (np.uint64(64) - left)
-        else:
-            chunk = load_uint64(data, position)
+        ends_with = position > start
+        chunk = load_uint64(data, end - 8 if ends_with else position)
+        chunk >>= np.uint64(64) - left if ends_with else np.uint64(0)
         chunk, is_plain = _lowered(chunk, (np.uint64(1) << left) - np.uint64(1))
     return is_plain, mix64(absorb(value, chunk) ^ np.uint64(end - start))
 

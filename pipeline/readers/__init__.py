@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from manifests import storage
 from pipeline.readers import archives, csv, eml, html, json, jsonl, mbox, parquet, text
-from pipeline.readers.formats import ENCODED, FORMAT_OF_NAME, format_of
+from pipeline.readers.formats import ENCODED, FIELDED, FORMAT_OF_NAME, format_of
 from pipeline.readers.parts import Part
 from pipeline.readers.records import REASONS, SCHEMA, BadRecord, Batch, Fields, Limits, Records
 from pipeline.readers.source import Source
@@ -65,10 +65,17 @@ class Reading:
     """Iterate once for the file's Records; `summary` is there afterwards, whatever state the file is in."""
 
     def __init__(
-        self, url: str, format: str, fields: Fields, limits: Limits, encoding: str | None, part: Part | None
+        self,
+        url: str,
+        format: str,
+        fields: Fields,
+        limits: Limits,
+        encoding: str | None,
+        markup: str | None,
+        part: Part | None,
     ) -> None:
         self._url, self._format, self._fields, self._limits = url, format, fields, limits
-        self._encoding, self._part = encoding, part
+        self._encoding, self._markup, self._part = encoding, markup, part
         self._summary: FileSummary | None = None
 
     def __iter__(self) -> Iterator[Records]:
@@ -105,7 +112,8 @@ class Reading:
         if format in ENCODED:
             source.encoding = self._encoding
         reader = _unknown if format == "unknown" else READERS[format]
-        return reader(source, self._fields, self._limits)
+        batches = reader(source, self._fields, self._limits)
+        return map(html.extracted, batches) if self._markup == "html" and format in FIELDED else batches
 
     @property
     def summary(self) -> FileSummary:
@@ -120,16 +128,18 @@ def read_file(
     fields: Fields | None = None,
     limits: Limits | None = None,
     encoding: str | None = None,
+    markup: str | None = None,
     part: Part | None = None,
 ) -> Reading:
     """The records of the file at `url` (local or s3://), or of one `part` of it (see parts.py).
 
     `format` is "auto" or a key of READERS; `encoding` the character set of files of ENCODED formats that have no
-    byte-order mark, charset_names.GUESS to tell it from each file's bytes, None for UTF-8. The summary of a part counts
+    byte-order mark, charset_names.GUESS to tell it from each file's bytes, None for UTF-8.
+    `markup` "html" says that the text fields of FIELDED formats hold HTML. The summary of a part counts
     its records only; its bytes and hash are of no use.
     """
     assert format == "auto" or format in READERS, format
-    return Reading(url, format, fields or Fields(), limits or Limits(), encoding, part)
+    return Reading(url, format, fields or Fields(), limits or Limits(), encoding, markup, part)
 
 
 def _unknown(source: Source, fields: Fields, limits: Limits) -> Iterator[Records]:  # noqa: ARG001 - a reader's shape

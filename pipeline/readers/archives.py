@@ -1,7 +1,8 @@
 """tar and zip: an archive counts as a folder of the files in it, each read by its own format.
 
 Members   are read one after the other, never written to disk and never to the place their name says, so `..` and a
-          leading slash in a name are letters only. Names that mark no data in a folder are no data here either.
+          leading slash in a name are letters only. Names that mark no data in a folder are no data here either, and
+          are listed as skipped.
 Links     symbolic and hard links and devices are one bad record each (not_a_file): they are never followed.
 Nesting   compressed members are decompressed, archives in archives opened down to MAX_DEPTH.
 Bombs     all plain bytes that come out of a file, through all its members, count against one allowance (Limits).
@@ -30,6 +31,9 @@ from pipeline.readers.source import Source
 MAX_DEPTH = 3
 # A header with its long name and its pax records; more is an attack on memory.
 MAX_HEADER_BYTES = 4 << 20
+
+# Names gathered before they are handed on.
+_MAX_SKIPPED = 1000
 
 ReadMember = Callable[[Source], Iterator[Records]]
 # What tarfile, zipfile and their decompressors raise on damaged content besides their own errors.
@@ -101,6 +105,13 @@ def _one(limits: Limits, bad: BadRecord) -> Records:
     return dataclasses.replace(batch.take(), member=bad.member)
 
 
+def _skipped(limits: Limits, skipped: list[tuple[str, str]]) -> Iterator[Records]:
+    """What was skipped so far, where that is much: a batch for each of a million hidden files would take minutes."""
+    if len(skipped) >= _MAX_SKIPPED:
+        yield dataclasses.replace(Batch(limits).take(), skipped=tuple(skipped))
+        skipped.clear()
+
+
 def _bad(place: str, reason: str, detail: str, source: Source | None = None, member: str = "") -> BadRecord:
     head = source.head if source is not None else b""
     return BadRecord(place=place, reason=reason, detail=detail, num_bytes=len(head), first_bytes=head, member=member)
@@ -112,7 +123,8 @@ def _labelled(records: Iterator[Records], name: str) -> Iterator[Records]:
         bad = tuple(
             dataclasses.replace(one, member=f"{name}/{one.member}" if one.member else name) for one in batch.bad
         )
-        yield dataclasses.replace(batch, member=member, bad=bad)
+        skipped = tuple((f"{name}/{path}", reason) for path, reason in batch.skipped)
+        yield dataclasses.replace(batch, member=member, bad=bad, skipped=skipped)
 
 
 def _printable(name: str) -> str:
@@ -197,6 +209,7 @@ class _Info(tarfile.TarInfo):
 def _tar(source: Source, limits: Limits, read_member: ReadMember) -> Iterator[Records]:
     stream = _Stream(source)
     last = "the beginning"
+    skipped: list[tuple[str, str]] = []
     fault: DamagedStream | None = None
     tar: Any = None
     try:
@@ -214,7 +227,11 @@ def _tar(source: Source, limits: Limits, read_member: ReadMember) -> Iterator[Re
             name = _printable(info.name)
             if info.size < 0:
                 raise DamagedStream("damaged_archive", f"a member of {info.size} bytes")
-            if not info.isdir() and no_data(name) is None:
+            reason = None if info.isdir() else no_data(name)
+            if reason is not None:
+                skipped.append((name, reason))
+                yield from _skipped(limits, skipped)
+            elif not info.isdir():
                 if not info.isreg() or info.issparse():
                     kind = "a sparse file" if info.isreg() else "a link" if info.issym() or info.islnk() else "a device"
                     yield _one(limits, _bad("the whole file", "not_a_file", f"is {kind}", member=name))
@@ -232,6 +249,8 @@ def _tar(source: Source, limits: Limits, read_member: ReadMember) -> Iterator[Re
             fault = DamagedStream("damaged_archive", str(tar.ending))
     except DamagedStream as damage:
         fault = damage
+    if skipped:
+        yield dataclasses.replace(Batch(limits).take(), skipped=tuple(skipped))
     fault = stream.damage or fault
     if fault is not None:
         place = f"after {last}, byte {stream.position} of the archive"
@@ -249,13 +268,18 @@ _LINK, _TYPE_BITS = 0o120000, 0o170000
 
 def _zip(source: Source, limits: Limits, read_member: ReadMember) -> Iterator[Records]:
     last = "the beginning"
+    skipped: list[tuple[str, str]] = []
     try:
         with source.local_file() as path, contextlib.ExitStack() as closing:
             with _faults("the directory"):
                 archive = closing.enter_context(zipfile.ZipFile(path))
             for info in archive.infolist():
                 name = _printable(info.filename)
-                if info.is_dir() or no_data(name) is not None:
+                if info.is_dir():
+                    continue
+                if (reason := no_data(name)) is not None:
+                    skipped.append((name, reason))
+                    yield from _skipped(limits, skipped)
                     continue
                 last = name
                 if info.external_attr >> 16 & _TYPE_BITS == _LINK:
@@ -266,6 +290,8 @@ def _zip(source: Source, limits: Limits, read_member: ReadMember) -> Iterator[Re
                     yield from _labelled(_zip_member(archive, info, name, source, limits, read_member), name)
     except DamagedStream as damage:
         yield _one(limits, _bad(f"after {last}", damage.reason, damage.detail, source))
+    if skipped:
+        yield dataclasses.replace(Batch(limits).take(), skipped=tuple(skipped))
 
 
 def _zip_member(

@@ -32,6 +32,8 @@ FORMAT_OF_NAME = {
     ".log": "text",
 }
 
+FIELDED = frozenset({"jsonl", "json", "csv", "parquet"})
+"""Formats whose records have fields, one of which is the text."""
 ENCODED = frozenset({"jsonl", "json", "csv", "text", "html"})
 """Formats whose characters are in one encoding through the file; mails say it part by part, Parquet is UTF-8."""
 

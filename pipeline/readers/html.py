@@ -1,8 +1,11 @@
 """HTML: one page, one document, its text as resiliparse extracts it.
 
 Text      the page's main content, without navigation, headers and footers; where that finds nothing, or less than
-          MIN_MAIN_FRACTION of the page's visible text, all visible text: a page is never lost to a heuristic. Scripts,
-          styles and comments are not text.
+          MIN_MAIN_FRACTION of the page's visible text, all visible text: a page is never lost to a heuristic. A
+          fragment, markup without html or body, has no navigation: all its visible text. Scripts, styles and
+          comments are not text.
+Fields    of other formats that hold HTML (`markup: html` of a source) are fragments or pages like these; one without a
+          tag or an entity stays as it is.
 Encoding  a byte-order mark, else UTF-8 where the bytes are that, else what the page declares, else resiliparse's guess;
           bytes that do not fit become U+FFFD, as in a browser.
 Bad       a page over the record limit, one whose compressed stream breaks, one the parser refuses: half a page is not
@@ -12,20 +15,24 @@ Limits: finding the main content takes time with the square of the nesting, so p
 all visible text (20,000 levels: 30 s against 0.1 s).
 """
 
+import dataclasses
 import re
 from collections.abc import Iterator
 
+import pyarrow as pa
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLTree
 
 from pipeline.readers.charsets import decoded
 from pipeline.readers.compression import DamagedStream
-from pipeline.readers.records import Batch, Fields, Limits, Records
+from pipeline.readers.records import SCHEMA, BadRecord, Batch, Fields, Limits, Records
 from pipeline.readers.source import Source
 from pipeline.readers.whole import Unreadable, whole, whole_file
 
 MAX_MAIN_DEPTH = 500
 MIN_MAIN_FRACTION = 0.2
+_WHOLE_PAGE = re.compile(r"<(?:html|body)\b", re.IGNORECASE)
+_MARKUP = re.compile(r"<[a-zA-Z/!]|&#?\w{1,30};")
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)[^>]*>")
 # Elements that hold nothing, or that the parser closes by itself: they add no depth.
 _VOID = frozenset(
@@ -49,14 +56,41 @@ def read(source: Source, fields: Fields, limits: Limits) -> Iterator[Records]:  
     yield batch.take()
 
 
-def text_of(markup: str) -> str:
-    """The text of a page, by the rules above. Raises Unreadable."""
+def extracted(records: Records) -> Records:
+    """The batch with the text of its texts, which are HTML; one that the parser refuses is one bad record."""
+    texts: list[str | None] = []
+    bad = list(records.bad)
+    kept: list[int] = []
+    for index, markup in enumerate(records.text.to_pylist()):
+        try:
+            texts.append(text_of(markup) if markup is not None and _MARKUP.search(markup) else markup)
+            kept.append(index)
+        except Unreadable as fault:
+            content = markup.encode()
+            place = f"record {records.documents['record'][index]}"
+            bad.append(
+                BadRecord(
+                    place=place, reason=fault.reason, detail=fault.detail, num_bytes=len(content), first_bytes=content
+                )
+            )
+    rows = records.documents.take(pa.array(kept, pa.int64())).combine_chunks()
+    column = records.documents.schema.get_field_index("text")
+    documents = rows.set_column(column, SCHEMA.field("text"), pa.array(texts, pa.large_string()))
+    return dataclasses.replace(records, documents=documents, bad=tuple(bad))
+
+
+def text_of(markup: str, *, may_be_page: bool = True) -> str:
+    """The text of a page or a fragment, by the rules above; where it cannot be a page, all that is visible.
+
+    Raises Unreadable.
+    """
     if not markup.strip():
         return ""
+    is_page = may_be_page and _WHOLE_PAGE.search(markup) is not None
     try:
         tree = HTMLTree.parse(markup)
         everything: str = extract_plain_text(tree, main_content=False)
-        if _depth(markup) > MAX_MAIN_DEPTH:
+        if not is_page or _depth(markup) > MAX_MAIN_DEPTH:
             return everything
         main: str = extract_plain_text(tree, main_content=True)
     except (ValueError, RuntimeError, RecursionError, MemoryError) as error:

@@ -4,7 +4,8 @@ Lines     end at byte 0x0A and nowhere else: U+2028, U+2029 and U+0085 are text.
           fine. A line of white space is no record. A byte-order mark before any line is skipped (exports glued
           together).
 Text      must be a string; null stays null. A missing field, or anything else there, is one bad record, which names the
-          fields or the type found. A null on the way of a dotted path counts as null text; a list there is wrong_type.
+          fields or the type found. Where a dotted path meets a null on its way, the field is missing; a list there is
+          wrong_type.
 Id        a string as it is; a number or truth value as Python's json writes it (1 -> "1", 1.0 -> "1.0", true -> "true",
           so the ids 1 and "1" are one spelling); null, absent, list or object: no id, and the caller names the record
           by place.
@@ -283,7 +284,7 @@ def _plain_struct(paths: Sequence[tuple[str, bool]]) -> type[msgspec.Struct] | N
 def _inside(value: Any, path: str, way: str) -> Any:
     """What `path` leads to inside `value`. At every level a key that spells the whole remaining path goes first."""
     if value is _MISSING or value is None:
-        return value
+        return _MISSING
     if not isinstance(value, dict):
         raise Refused("wrong_type", f'"{way}" is {_kind(value)}, a path goes through objects only')
     if path in value:
@@ -298,9 +299,24 @@ def _as_text(value: Any, line: bytes, path: str) -> str | None:
     if isinstance(value, str):
         return _LONE_SURROGATE.sub("\ufffd", value)
     if value is _MISSING:
-        found = ", ".join(_LONE_SURROGATE.sub("\ufffd", key) for key in sorted(_careful_json(line))) or "none"
-        raise Refused("missing_field", f'there is no field "{path}"; fields found: {found[:MAX_DETAIL_CHARS]}')
+        raise Refused("missing_field", f'there is no field "{path}"; {_what_there_is(_careful_json(line), path)}')
     raise Refused("wrong_type", f'"{path}" is {_kind(value)}, expected text')
+
+
+def _what_there_is(values: dict[str, Any], path: str) -> str:
+    """How far `path` leads, and what is there: an error shall show the right spelling."""
+    here: Any = values
+    way: list[str] = []
+    for key in path.split("."):
+        if not isinstance(here, dict) or key not in here:
+            break
+        here = here[key]
+        way.append(key)
+    if here is None:
+        return f'"{".".join(way)}" is null'
+    found = ", ".join(_LONE_SURROGATE.sub("\ufffd", key) for key in sorted(here)) or "none"
+    inside = f' in "{".".join(way)}"' if way else ""
+    return f"fields found{inside}: {found[:MAX_DETAIL_CHARS]}"
 
 
 def _as_id(value: Any) -> str | None:

@@ -2,9 +2,9 @@
 
 Text      "Subject: ...", "From: ...", "Date: ..." as far as they are there, an empty line, the body. Encoded words are
           decoded, folded headers joined.
-Body      of alternatives the plain text, else the HTML one (its text as readers/html.py extracts it); of several parts
-          each text in turn. Attachments are left out; so are forwarded messages that are attached. text/enriched loses
-          its marks.
+Body      of alternatives the plain text, else the HTML one (all its visible text: a mail has no navigation to leave
+          out); of several parts each text in turn. Attachments are left out; so are forwarded messages that are
+          attached. text/enriched loses its marks and their parameters.
 Charset   as declared, where that fits; else UTF-8 where the bytes are that; else a guess from the bytes. Bytes that fit
           nothing become U+FFFD.
 Id        the Message-ID without its angle brackets; without one, the caller names the message by place.
@@ -27,7 +27,8 @@ from pipeline.readers.whole import Unreadable
 HEADERS = ("Subject", "From", "Date")
 MAX_PARTS = 1000
 _FOLD = re.compile(r"\r?\n[ \t]+|[\r\n]+")
-_MARK = re.compile(r"<(?!<)[^<>\n]{0,60}>")
+_PARAMETER = re.compile(r"<param>[^<]{0,200}</param>", re.IGNORECASE)
+_MARK = re.compile(r"<(<)|<[^<>\n]{0,60}>")  # two of them are one that is text (RFC 1896)
 
 
 def parsed(content: bytes) -> tuple[str | None, str]:
@@ -78,9 +79,9 @@ def _texts(part: Message, left: list[int]) -> list[str]:
     content = part.get_payload(decode=True)
     text = decoded(content if isinstance(content, bytes) else b"", part.get_content_charset("us-ascii"))
     if kind == "text/html":
-        return [text_of(text)]
+        return [text_of(text, may_be_page=False)]
     if kind in ("text/enriched", "text/richtext"):
-        return [_MARK.sub("", text).replace("<<", "<")]
+        return [_MARK.sub(lambda found: found[1] or "", _PARAMETER.sub("", text))]
     return [text]
 
 

@@ -74,6 +74,8 @@ class Records:
     bad: tuple[BadRecord, ...] = ()
     member: str = ""
     """Inside an archive: the path of the file there, the same for all documents of the batch."""
+    skipped: tuple[tuple[str, str], ...] = ()
+    """Inside an archive: (path, reason) of files that are no data by their names, wherever in it they lie."""
 
     @property
     def text(self) -> pa.LargeStringArray:

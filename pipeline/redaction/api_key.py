@@ -2,14 +2,14 @@
 
 Replaces  what starts like the keys of well-known services and has their length (AWS, GitHub, GitLab, Slack, Stripe,
           Google, OpenAI, Hugging Face, npm, PyPI, SendGrid, ...); JSON web tokens; what follows Bearer; and a value of
-          20 or more mixed characters after a word such as api_key, token or secret and = or :.
+          20 or more mixed characters after a word such as api_key, token or secret and = or :. Tokens of Telegram bots.
 Keeps     names of variables, placeholders, hashes without such a word.
 Source    the services' documentation; prefixes as in gitleaks and GitHub's secret scanning patterns.
 """
 
 import re
 
-from pipeline.redaction.rule import SECRET, Rule, Span
+from pipeline.redaction.rule import DIGITS, SECRET, Rule, Span
 
 _KNOWN = re.compile(
     rb"(?:A(?:KIA|SIA|GPA|IDA)[A-Z0-9]{16}|gh[pousr]_[A-Za-z0-9]{36,251}|github_pat_[A-Za-z0-9_]{50,255}"
@@ -20,6 +20,7 @@ _KNOWN = re.compile(
     rb"|dckr_pat_[A-Za-z0-9_-]{20,64}|lin_api_[A-Za-z0-9]{32,64}|whsec_[A-Za-z0-9]{24,64}|AGE-SECRET-KEY-1[A-Z0-9]{50,70}"
     rb"|eyJ[A-Za-z0-9_-]{8,4000}\.eyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{8,1000})(?![A-Za-z0-9_])"
 )
+_BOT = re.compile(rb"\d{8,10}:AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])")
 _BEARER = re.compile(rb"[Bb]earer[ \t]+([A-Za-z0-9._~+/-]{20,4000}=*)")
 _NAME = re.compile(
     rb"(?:api[_-]?key|access[_-]?key(?:[_-]?id)?|secret[_-]?key|account[_-]?key|private[_-]?key|auth[_-]?token|access[_-]?token"
@@ -35,8 +36,10 @@ def _find(content: bytes, place: int) -> Span | None:
         if value is None or not _NAME.search(content[max(0, place - 40) : place]) or not _is_random(value[1]):
             return None
         return value.span(1)
+    if found := _BOT.match(content, place):
+        return found.span()
     if found := _KNOWN.match(content, place):
-        return found.span() if _is_random(found[0]) else None
+        return found.span() if _is_random(found[0]) or (found[0].startswith(b"hf_") and _is_mixed(found[0])) else None
     if found := _BEARER.match(content, place):
         return found.span(1) if _is_random(found[1]) else None
     return None
@@ -49,16 +52,22 @@ def _is_random(value: bytes) -> bool:
     return has_digit and has_letter and len(set(value)) >= 10 and value.count(b"/") <= 3 and value.count(b".") <= 2
 
 
+def _is_mixed(value: bytes) -> bool:
+    """Capital and small letters, many different ones: a token of Hugging Face often has no digit."""
+    return not value.islower() and not value[3:].isupper() and len(set(value)) >= 16
+
+
 RULE = Rule(
     name="api_key",
     placeholder="[API_KEY]",
-    triggers=(SECRET,),
+    triggers=(SECRET, DIGITS),
     find=_find,
     examples=(
         ("key AKIAIOSFODNN7EXAMPLE here", "key [API_KEY] here"),
         ("ghp_16C7e42F292c6912E7710c838347Ae178B4a", "[API_KEY]"),
         ("Authorization: Bearer abcdef0123456789abcdefXYZ", "Authorization: Bearer [API_KEY]"),
         ('"api_key": "9f8e7d6c5b4a39281706f5e4d3c2b1a0"', '"api_key": "[API_KEY]"'),
+        ("bot 110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw1", "bot [API_KEY]"),
         ("token = get_token_from_environment()", "token = get_token_from_environment()"),
         ("sha256: 9f8e7d6c5b4a39281706f5e4d3c2b1a09f8e7d6c", "sha256: 9f8e7d6c5b4a39281706f5e4d3c2b1a09f8e7d6c"),
         ("api_key=YOUR_API_KEY_GOES_HERE_PLEASE", "api_key=YOUR_API_KEY_GOES_HERE_PLEASE"),

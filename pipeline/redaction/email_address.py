@@ -1,6 +1,6 @@
 """E-mail addresses.
 
-Replaces  name@host.tld, Cyrillic names and domains included.
+Replaces  name@host.tld, names and domains in Cyrillic, Greek and accented letters included.
 Keeps     what only looks like one: file and unit names (getty@tty1.service, icon@2x.png), packages with a version
           (left-pad@1.3.0), git@host: and scheme://user@host, hosts without a dot.
 Misses    addresses written out in words ("user at example dot org").
@@ -12,7 +12,7 @@ from pipeline.redaction.rule import AT, Rule, Span
 
 _LOCAL = re.compile(rb"(?:[A-Za-z0-9_.+%'-]|[\xc2-\xdf][\x80-\xbf]){1,64}$")
 _DOMAIN = re.compile(
-    rb"@((?:(?:[A-Za-z0-9]|[\xd0\xd1][\x80-\xbf])(?:[A-Za-z0-9-]|[\xd0\xd1][\x80-\xbf]){0,62}\.){1,8})"
+    rb"@((?:(?:[A-Za-z0-9]|[\xc3-\xdf][\x80-\xbf])(?:[A-Za-z0-9-]|[\xc3-\xdf][\x80-\xbf]){0,62}\.){1,8})"
     rb"([A-Za-z]{2,24}|xn--[a-z0-9-]{2,50}|(?:[\xd0\xd1][\x80-\xbf]){2,12})(?![A-Za-z0-9_])"
 )
 _NO_DOMAINS = frozenset(

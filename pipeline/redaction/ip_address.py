@@ -16,7 +16,7 @@ _V4 = re.compile(rb"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})(?![\d]|\.\d|[A-Za
 _V6 = re.compile(rb"[0-9A-Fa-f:]{2,39}(?![0-9A-Za-z_:])")
 _VERSION = re.compile(
     r"(?:верси\w{1,3}|version|ver\.?|релиз\w{0,2}|release|build|сборк\w{1,2}|firmware|прошивк\w{1,3}|раздел\w{0,2}|section"
-    r"|пункт\w{0,2}|chapter|oid)[\s:=-]{0,3}$"
+    r"|пункт\w{0,2}|глав\w{1,2}|chapter|appendix|приложени\w{1,2}|oid)[\s:=-]{0,3}$"
 )
 _ADDRESS = re.compile(
     r"(?:\bip\w{0,2}|адрес\w{0,3}|address|host|хост\w{0,2}|ping|сервер\w{0,2}|server|шлюз\w{0,2}|gateway|dns)\b.{0,12}$"

@@ -18,11 +18,18 @@ _ISSUERS = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2(?:2[2-9]|[3-6]\d|7[01])\d{13}|2720\d{12}|220[0-4]\d{12,15}|3[47]\d{13}"
     r"|6(?:011|5\d\d|4[4-9]\d)\d{12}|62\d{14,17}|35(?:2[89]|[3-8]\d)\d{12}|3(?:0[0-5]|[68]\d)\d{11}"
 )
+# An equals sign is mostly a parameter of a URL; not after these.
+_NAMED = re.compile(r"(?:\bpan|\bcc|card(?:[ _-]?(?:no|num|number))?|карт\w{0,2})[\"']?\s?=$")
+# Policies of Russian health insurance have sixteen digits too.
+_POLICY = re.compile(r"полис|страхован|\bомс\b")
 
 
 def _find(content: bytes, place: int) -> Span | None:
     found = _SHAPES.match(cluster(content, place))
-    if found is None or before(content, place, 4)[-1:] in ("+", ".", "-", "/", "="):
+    context = before(content, place)
+    if found is None or context[-1:] in ("+", ".", "-", "/") or (context[-1:] == "=" and not _NAMED.search(context)):
+        return None
+    if _POLICY.search(context):
         return None
     digits = re.sub(r"\D", "", found[0])
     if not _ISSUERS.fullmatch(digits) or len(set(digits)) < 2 or not luhn(digits):
@@ -39,6 +46,8 @@ RULE = Rule(
         ("карта 4111 1111 1111 1111 до 12/27", "карта [PAYMENT_CARD] до 12/27"),
         ("2200-0000-0000-0053, 5555555555554444", "[PAYMENT_CARD], [PAYMENT_CARD]"),
         ("amex 3782 822463 10005", "amex [PAYMENT_CARD]"),
+        ("PAN=4111111111111111 ?id=4111111111111111", "PAN=[PAYMENT_CARD] ?id=4111111111111111"),
+        ("полис ОМС 4650400843000016", "полис ОМС 4650400843000016"),
         ("заказ 4111111111111112", "заказ 4111111111111112"),
         ("1711965600123456 9780306406157", "1711965600123456 9780306406157"),
     ),

@@ -3,8 +3,8 @@
 Replaces  +country and 8 to 15 digits in all; Russian numbers with 8 or 7 before the code, in groups or, for mobile
           codes, in one piece; (495) 123-45-67; 555-123-4567 and (555) 123-4567; and, after a word such as тел. or
           phone, any 6 to 15 digits in groups.
-Keeps     dates and times, versions, order and invoice numbers, ISBN, hashes: digits of another shape, digits in one
-          piece after №, #, or a word such as заказ or order.
+Keeps     dates and times, coordinates, versions, order and invoice numbers, ISBN, hashes: digits of another shape,
+          digits in one piece after №, #, or a word such as заказ or order.
 Misses    short inner numbers, and groups without a code and without a word before them.
 """
 
@@ -16,13 +16,15 @@ _SEPARATOR = r"[ \u00a0\u2011\u2012\u2013-]"
 _INTERNATIONAL = re.compile(rf"[1-9](?:{_SEPARATOR}?\(?\d{{1,5}}\)?)(?:{_SEPARATOR}{{0,2}}\d{{1,5}}){{1,6}}(?!\d)")
 _RUSSIAN = re.compile(
     rf"[78]{_SEPARATOR}?(?:\(\d{{3,5}}\)|\d{{3,4}}){_SEPARATOR}{{1,2}}\d{{2,3}}{_SEPARATOR}\d{{2}}{_SEPARATOR}?\d{{2}}(?!\d)"
-    rf"|[78]{_SEPARATOR}?(?:\(\d{{3}}\)|\d{{3}}){_SEPARATOR}?\d{{3}}{_SEPARATOR}\d{{4}}(?!\d)"
+    rf"|[78](?:{_SEPARATOR}?\(\d{{3}}\)|{_SEPARATOR}\d{{3}}){_SEPARATOR}?\d{{3}}{_SEPARATOR}\d{{4}}(?!\d)"
     rf"|[78]{_SEPARATOR}?\(\d{{3,5}}\){_SEPARATOR}?\d{{5,7}}(?!\d)"
 )
 _MOBILE = re.compile(r"[78]9\d{9}(?!\d)")
 _CODE = re.compile(rf"\d{{3,5}}\){_SEPARATOR}?\d{{2,3}}{_SEPARATOR}\d{{2}}{_SEPARATOR}\d{{2}}(?!\d)")
 _AMERICAN = re.compile(r"(?:1[ -])?[2-9]\d{2}-\d{3}-\d{4}(?![\d-])|[2-9]\d{2}\) ?\d{3}-\d{4}(?![\d-])")
 _ANY = re.compile(rf"\d(?:[.() ]|{_SEPARATOR}){{0,2}}(?:\d(?:[.()]|{_SEPARATOR}){{0,2}}){{4,13}}\d(?!\d)")
+_DATE = re.compile(r"(?:19|20)\d\d-[01]\d-[0-3]\d|(?<!\d)[0-3]?\d\.[01]?\d\.(?:19|20)\d\d")
+_COORDINATES = re.compile(r"\d{4,6}[-+]\d{5,7}(?!\d)")  # ISO 6709, +404121-0740240
 _WORD = re.compile(
     r"(?:\bт\.|тел(?:\.|ефон\w{0,3})?|моб(?:\.|ильн\w{2,4})?|факс|звон\w{1,6}|позвон\w{1,6}|вотсап|whatsapp|viber|phone"
     r"|\btel|mobile|cell|fax|call(?: me)?(?: at| on)?)(?: номер\w?| number| no\.?)?[\s.:№=)]{0,4}\(?\+?$"
@@ -56,7 +58,9 @@ def _find(content: bytes, place: int) -> Span | None:
             found = _MOBILE.match(group)
         if found and _NUMBERED.search(context) and found[0].isdigit():
             return None
-    if not found:
+    if not found or (has_plus and _COORDINATES.fullmatch(found[0])):
+        return None
+    if (date := _DATE.search(group)) and date.start() < found.end():
         return None
     start = place - opened - has_plus
     return start, place + len(found[0].encode())
@@ -81,6 +85,8 @@ RULE = Rule(
         ("+44 20 7946 0958 и +14155550100", "[PHONE] и [PHONE]"),
         ("заказ 89161234567 от 2024-03-05 10:15", "заказ 89161234567 от 2024-03-05 10:15"),
         ("версия 8.800.555.35, 2024-03-05 10:15:00", "версия 8.800.555.35, 2024-03-05 10:15:00"),
+        ("-rw-r--r-- 1 root 7427273 2010-07-05 19:00", "-rw-r--r-- 1 root 7427273 2010-07-05 19:00"),
+        ("Е. Т. 12.09.2018 г.р., +404121-0740240", "Е. Т. 12.09.2018 г.р., +404121-0740240"),
         ("ISBN 978-5-699-12014-7", "ISBN 978-5-699-12014-7"),
         ("1711965600 1711965600123 id=20240305101500", "1711965600 1711965600123 id=20240305101500"),
     ),

@@ -3,9 +3,10 @@
     read         files -> kept documents, quarantined records, counts             a unit: some 64 MB of files of one
     source
     deduplicate  content hashes and band hashes -> candidates -> verified edges -> dropped documents
-    tokenizer    a tokenizer.json, or kept documents -> a trained one
+    engine       a tokenizer.json -> the engine that encodes, proved for it       a unit: the tokenizer
+    tokenizer    kept documents -> a tokenizer.json of their own, where asked for
     encode       kept documents -> runs of tokens in key order                    a unit: what one read unit kept
-    pack         runs' index -> the plan of shards; best_fit counts rows first    a unit: 64 groups of documents
+    pack         runs' index -> the plan of shards; best_fit counts rows first    a unit: 256 groups of documents
     write        runs -> one shard and its lineage                                a unit: one shard
 
 A stage module has frozen task classes, one function a task that runs anywhere (a Ray worker, a test), and one function

@@ -4,7 +4,7 @@
              documents that hold template lines the text is read again, and their core has band records too: documents
              on one form crowd each other's buckets, their cores do not.
 2. pair      a unit is a range of band hashes: each bucket becomes a star, its pairs written by ranges of ranks
-3. gather    a unit is a range of ranks: each pair once, cut into verify units, and which document each unit needs
+3. gather    a unit is a range of ranks: each pair once, cut into lots to measure, and which document each lot needs
 """
 
 from collections.abc import Sequence
@@ -31,14 +31,14 @@ MAX_RUN_RECORDS = 8_000_000
 """Band records held before a run of them is written: 200 MB, and as much again while they are sorted."""
 MAX_PAIRS = 4_000_000
 """Pairs held before they are written, 128 MB."""
-VERIFY_TEXT_BYTES = 64_000_000
-"""Text that one verify unit may have to hold, counted once a pair side: an upper bound, since pairs share documents."""
+LOT_TEXT_BYTES = 64_000_000
+"""Text of one lot of pairs, counted once a pair side: an upper bound of what it holds, since pairs share documents."""
 NUM_EXAMPLES = 10
 """Template lines of a source whose text is looked up, the commonest: for the report."""
 MAX_LINE_CHARS = 200
 
-NEED = np.dtype([("document", "<i8"), ("unit", "<i8")])
-"""A document that a verify unit of its range of ranks needs."""
+NEED = np.dtype([("document", "<i8"), ("lot", "<i8")])
+"""A document that a lot of its range of ranks needs."""
 CORES_SCHEMA = [("document", pa.int64())]
 
 
@@ -246,26 +246,26 @@ class GatherTask:
 
 
 def gather(task: GatherTask) -> Summary:
-    """Write the range's pairs with their units, and the needs."""
+    """Write the range's pairs by lot, and the needs."""
     pairs = unique_pairs(read_part(task.run_urls, PAIR, task.part, task.num_parts, ["member", "other"]))
     return write_pairs(pairs, task.pairs_url, task.needs_url, task.first_documents)
 
 
 def write_pairs(pairs: np.ndarray, pairs_url: str, needs_url: str, first_documents: Sequence[int]) -> Summary:
-    """Cut pairs into units of VERIFY_TEXT_BYTES (a single pair may exceed it); write PAIR by unit, NEED by group."""
+    """Cut pairs into lots of LOT_TEXT_BYTES (a single pair may exceed it); write PAIR by lot, NEED by group."""
     cost = np.cumsum(sizes(pairs["member"]) + sizes(pairs["other"]))
-    units, unit = np.unique(cost // VERIFY_TEXT_BYTES, return_inverse=True)
-    write_run(pairs_url, pairs, unit, max(1, len(units)), ["member", "other"])
+    lots, lot = np.unique(cost // LOT_TEXT_BYTES, return_inverse=True)
+    write_run(pairs_url, pairs, lot, max(1, len(lots)), ["member", "other"])
     needs = np.empty(2 * len(pairs), NEED)
     needs["document"] = np.concatenate([pairs["member_document"], pairs["other_document"]])
-    needs["unit"] = np.concatenate([unit, unit])
+    needs["lot"] = np.concatenate([lot, lot])
     needs = np.unique(needs)
     groups = group_of(needs["document"], first_documents)
-    write_run(needs_url, needs, groups, len(first_documents), ["document", "unit"])
+    write_run(needs_url, needs, groups, len(first_documents), ["document", "lot"])
     counts = np.bincount(groups, minlength=len(first_documents))
     return {
         "num_pairs": len(pairs),
-        "num_units": len(units),
+        "num_lots": len(lots),
         "needed_groups": np.flatnonzero(counts).tolist(),
         "files": [pairs_url, needs_url],
     }

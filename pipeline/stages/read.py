@@ -50,13 +50,15 @@ from pipeline.readers.survey import Survey
 from pipeline.runtime import Runtime, Summary, Unit, short
 from pipeline.stages.survey import check_unchanged, survey_files
 
-FORMAT = 4
+FORMAT = 5
 COUNTED_BYTES = 1 << 30
 """Lines are counted in all documents of a source whose files are no larger than this together, else in every second,
 fourth ...: template lines are those of a whole percent of the documents, which a sample of some 100,000 shows.
 """
 MAX_UNCOUNTED = 16_000_000
 """Lines held before they are counted: 128 MB. Counting sorts them, so the fewer times the better."""
+MAX_SKIPPED = 100
+"""Names of files skipped inside archives that a unit hands on: the report lists fewer."""
 MIN_BUDGET_RECORDS = 10
 """Bad records that never stop a build unless the budget is 0: a fraction of a small source would be less than one
 record.
@@ -81,6 +83,7 @@ class ReadTask:
     format: str
     fields: Fields
     encoding: str | None
+    markup: str | None
     clean: CleanConfig
     redact: RedactConfig
     filters: tuple[tuple[str, Any], ...]
@@ -102,7 +105,8 @@ def read_documents(task: ReadTask) -> Summary:
     sizes: Counter[tuple[str, str | None]] = Counter()
     inputs: list[list[Any]] = []
     redacted: Counter[str] = Counter()
-    num_changed = num_counted = 0
+    skipped: list[list[str]] = []
+    num_text_bytes = num_changed = num_counted = 0  # bytes: as they are read, before anything is judged
     lines, uncounted = np.empty(0, LINE), [np.empty(0, np.uint64)]
 
     def end(stage: str, reason: str | None, num_documents: int, num_bytes: int) -> None:
@@ -110,15 +114,24 @@ def read_documents(task: ReadTask) -> Summary:
         sizes[stage, reason] += num_bytes
 
     def found(quarantine: Quarantine) -> Iterator[pa.Table]:
+        nonlocal num_text_bytes
         for file in task.files:
             check_unchanged(file)
             reading = read_file(
-                file.url, format=task.format, fields=task.fields, encoding=task.encoding, part=task.part
+                file.url,
+                format=task.format,
+                fields=task.fields,
+                encoding=task.encoding,
+                markup=task.markup,
+                part=task.part,
             )
             for records in reading:
                 for bad in records.bad:
                     end("quarantine", bad.reason, bad.num_records, bad.num_bytes)
                 quarantine.add(task.source, file.name, records.bad)
+                for path, reason in records.skipped[: max(0, MAX_SKIPPED - len(skipped))]:
+                    skipped.append([texts.file_of(file.name, path), reason])
+                num_text_bytes += sum(bad.num_bytes for bad in records.bad)
                 documents, num_null = texts.found(records, file.name)
                 end("filter", "empty.null", num_null, 0)
                 yield documents
@@ -138,6 +151,7 @@ def read_documents(task: ReadTask) -> Summary:
         for documents in texts.gathered(found(quarantine)):
             prepared = texts.prepared(documents["text"].chunk(0), task.clean, task.redact)
             redacted += prepared.redacted
+            num_text_bytes += texts.num_bytes(prepared.text)
             num_changed += int(np.count_nonzero(prepared.changed))
             kept = _keep(documents["id"].chunk(0), prepared.text, task, end)
             if kept.num_rows:
@@ -157,11 +171,13 @@ def read_documents(task: ReadTask) -> Summary:
             [stage, reason, counts[stage, reason], sizes[stage, reason]] for stage, reason in sorted(counts, key=str)
         ],
         "num_records": sum(row[-1] for row in inputs),
+        "num_text_bytes": num_text_bytes,
         "num_kept": counts["kept", None],
         "num_quarantined": sum(n for (stage, _), n in counts.items() if stage == "quarantine"),
         "num_changed": num_changed,
         "redacted": dict(sorted(redacted.items())),
         "num_counted": num_counted,
+        "skipped": skipped,
         "files": [task.documents_url, task.lines_url, *([task.quarantine_url] if quarantine.num_rows else [])],
     }
 
@@ -233,6 +249,8 @@ class Read:
     num_changed: int
     redacted: Counter[str]
     """Replacements by the rule's name."""
+    skipped: tuple[tuple[str, str], ...] = ()
+    """(name, reason) of files inside archives that are no data by their names, MAX_SKIPPED a unit."""
     lines: tuple[tuple[str, str, int], ...] = ()
     """(source, url, num_documents) of each unit's counted lines."""
 
@@ -275,7 +293,7 @@ def _unit(
     fields = Fields(text=source.text, id=source.id)
     settings: list[Any] = [
         [[file.name, file.url, file.num_bytes, file.identity] for file in group],
-        [source.name, source.format, dataclasses.asdict(fields), source.encoding],
+        [source.name, source.format, dataclasses.asdict(fields), source.encoding, source.markup],
         [None if part is None else dataclasses.asdict(part), sha256],
         [dataclasses.asdict(source.clean or config.clean), dataclasses.asdict(config.redact)],
         [[name, dataclasses.asdict(chosen)] for name, chosen in filters],
@@ -289,6 +307,7 @@ def _unit(
         format=source.format,
         fields=fields,
         encoding=source.encoding,
+        markup=source.markup,
         clean=source.clean or config.clean,
         redact=config.redact,
         filters=filters,
@@ -323,7 +342,7 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
     first_document = 0
     for unit, result in zip(units, results, strict=True):
         source = unit.task.source
-        ledger.read(source, result["num_records"], sum(size for *_, size in result["ended"]))
+        ledger.read(source, result["num_records"], result["num_text_bytes"])
         for stage, reason, num_documents, num_bytes in result["ended"]:
             ledger.end(source, stage, reason, num_documents, num_bytes)
         files.append(
@@ -351,6 +370,7 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
         ledger=ledger,
         quarantine_urls=tuple(quarantine_urls),
         num_changed=sum(result["num_changed"] for result in results),
+        skipped=tuple((name, reason) for result in results for name, reason in result["skipped"]),
         redacted=sum((Counter(result["redacted"]) for result in results), Counter()),
         lines=tuple(lines),
     )

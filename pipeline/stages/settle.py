@@ -103,7 +103,7 @@ class ProposeTask:
     chosen_urls: tuple[str, ...]
     """Of every range."""
     compared: tuple[tuple[str, int], ...]
-    """(pairs url, number of verify units) of every turn so far."""
+    """(pairs url, number of lots) of every turn so far."""
     first_documents: tuple[int, ...]
     pairs_url: str
     needs_url: str
@@ -122,8 +122,8 @@ def propose(task: ProposeTask) -> Summary:
         inside = task.ranges.of(edges["other"]) == part
         proposed.append(components.proposals(edges[inside], member[inside], chosen))
     pairs = unique_pairs(np.concatenate(proposed))
-    for url, num_units in task.compared:
-        for unit in range(max(1, num_units)):
+    for url, num_lots in task.compared:
+        for lot in range(max(1, num_lots)):
             if len(pairs):
-                pairs = without(pairs, read_part([url], PAIR, unit, max(1, num_units), ["member", "other"]))
+                pairs = without(pairs, read_part([url], PAIR, lot, max(1, num_lots), ["member", "other"]))
     return write_pairs(pairs, task.pairs_url, task.needs_url, task.first_documents)

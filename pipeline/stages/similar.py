@@ -1,7 +1,7 @@
 """Pairs -> how alike they are: shingle sets travel to the pairs, texts are read where they lie, once and in order.
 
-1. ship     a unit is a group of files: shingle sets of the documents that some verify unit needs, written by unit
-2. verify   a unit is a run of pairs: their Jaccard similarity, exact; what reaches the threshold becomes an edge
+1. ship     a unit is a group of files: shingle sets of the documents that some lot needs, written by lot
+2. verify   a unit is a lot of pairs: their Jaccard similarity, exact; what reaches the threshold becomes an edge
 
 Two documents are alike where their whole texts reach the threshold and, if a template line stands in one of them, their
 cores nearly do (CORE_FACTOR): a shared form adds nothing, and whoever compares whole texts finds them as similar as
@@ -38,7 +38,7 @@ between the two, since every page ends in the same lines; tickets on one form wi
 
 SCHEMA = pa.schema(
     [
-        ("unit", pa.int64()),
+        ("lot", pa.int64()),
         ("document", pa.int64()),
         ("shingles", pa.large_list(pa.uint64())),  # of the whole text; empty where only the signature is known
         ("core", pa.large_list(pa.uint64())),  # null where the text holds no template line
@@ -49,16 +49,16 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, kw_only=True)
 class ShipTask:
-    """Write what the verify units need of one group."""
+    """Write what the lots of pairs need of one group."""
 
     group: Group
     near: NearConfig
     needs_urls: tuple[str, ...]
     """One for each range of ranks that needs something."""
-    first_units: tuple[int, ...]
-    """Of each of them: its units are numbered on from there."""
+    first_lots: tuple[int, ...]
+    """Of each of them: its lots are numbered on from there."""
     num_groups: int
-    num_units: int
+    num_lots: int
     templates_urls: dict[str, tuple[str, ...]]
     cores_url: str
     has_base: bool
@@ -66,24 +66,24 @@ class ShipTask:
 
 
 def ship(task: ShipTask) -> Summary:
-    """Write SCHEMA, a batch a verify unit."""
+    """Write SCHEMA, a batch a lot."""
     needs = []
-    for url, first in zip(task.needs_urls, task.first_units, strict=True):
-        part = read_part([url], NEED, task.group.number, task.num_groups, ["document", "unit"]).copy()
-        part["unit"] += first
+    for url, first in zip(task.needs_urls, task.first_lots, strict=True):
+        part = read_part([url], NEED, task.group.number, task.num_groups, ["document", "lot"]).copy()
+        part["lot"] += first
         needs.append(part)
     need = np.concatenate([np.empty(0, NEED), *needs])
-    need = need[np.lexsort((need["unit"], need["document"]))]
+    need = need[np.lexsort((need["lot"], need["document"]))]
     documents, of_need = np.unique(need["document"], return_inverse=True)
-    tables = [SCHEMA.empty_table().drop_columns(["unit"])]
+    tables = [SCHEMA.empty_table().drop_columns(["lot"])]
     for file in task.group.files:
         low, high = np.searchsorted(documents, [file.first_document, file.first_document + file.num_documents])
         if low < high:
             tables.append(_of_file(file, documents[low:high], task))
     table = pa.concat_tables(tables).take(pa.array(of_need))
-    table = table.add_column(0, "unit", pa.array(need["unit"]))
-    order = np.argsort(need["unit"], kind="stable")
-    ends = np.cumsum(np.bincount(need["unit"], minlength=task.num_units))
+    table = table.add_column(0, "lot", pa.array(need["lot"]))
+    order = np.argsort(need["lot"], kind="stable")
+    ends = np.cumsum(np.bincount(need["lot"], minlength=task.num_lots))
     write_batches(task.run_url, table.take(pa.array(order)), [0, *ends.tolist()])
     return {"num_documents": len(documents), "files": [task.run_url]}
 
@@ -103,7 +103,9 @@ def _of_file(file: DocumentsFile, documents: np.ndarray, task: ShipTask) -> pa.T
                     *(["signature"] if task.has_base else []),
                     *([] if task.group.is_base else ["text"]),
                 ]
-                table = parquet.read_row_group(number, columns=columns, use_threads=False).take(pa.array(inside - start))
+                table = parquet.read_row_group(number, columns=columns, use_threads=False).take(
+                    pa.array(inside - start)
+                )
                 tables.append(_shingled(inside, table, lines, task))
             start = end
     table = pa.concat_tables(tables)
@@ -135,7 +137,7 @@ def _shingled(documents: np.ndarray, table: pa.Table, lines: np.ndarray, task: S
                 pa.array(sets.offsets.to_numpy()), sets.values, mask=pa.array(~removed)
             )
     columns = {"document": documents, "shingles": whole, "core": core, "signature": signature}
-    return pa.table(columns, schema=pa.schema([field for field in SCHEMA if field.name != "unit"]))
+    return pa.table(columns, schema=pa.schema([field for field in SCHEMA if field.name != "lot"]))
 
 
 def _sets(words: Words, ngram: int) -> pa.LargeListArray:
@@ -145,26 +147,24 @@ def _sets(words: Words, ngram: int) -> pa.LargeListArray:
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyTask:
-    """Measure one unit's pairs."""
+    """Measure one lot of pairs."""
 
     near: NearConfig
     pairs_url: str
-    unit: int
+    lot: int
     """In its range of ranks."""
-    num_units: int
+    num_lots: int
     """Of its range of ranks."""
-    shipped_unit: int
-    """Among all units of this turn."""
+    shipped_lot: int
+    """Among all lots of this turn."""
     shipped_urls: tuple[str, ...]
     edges_url: str
 
 
 def verify_pairs(task: VerifyTask) -> Summary:
     """Write EDGE: the pairs that are alike, in their order."""
-    pairs = read_part([task.pairs_url], PAIR, task.unit, task.num_units, ["member", "other"])
-    shipped = pa.concat_tables(
-        [read_batches(url, task.shipped_unit, task.shipped_unit + 1) for url in task.shipped_urls]
-    )
+    pairs = read_part([task.pairs_url], PAIR, task.lot, task.num_lots, ["member", "other"])
+    shipped = pa.concat_tables([read_batches(url, task.shipped_lot, task.shipped_lot + 1) for url in task.shipped_urls])
     shipped = shipped.take(pa.array(np.argsort(shipped["document"].to_numpy(), kind="stable")))
     documents = shipped["document"].to_numpy()
     rows = np.stack([np.searchsorted(documents, pairs[name]) for name in ("member_document", "other_document")], axis=1)

@@ -13,6 +13,7 @@ import numpy as np
 from manifests import storage
 from pipeline.documents import LINE, sum_lines
 from pipeline.runtime import Summary
+from pipeline.stages.exact import Group
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,3 +44,9 @@ def find_templates(task: TemplatesTask) -> Summary:
 def read_templates(urls: Sequence[str]) -> np.ndarray:
     """LINE (k,), sorted by hash."""
     return sum_lines([np.frombuffer(storage.read_bytes(url), LINE) for url in urls])
+
+
+def of_sources(templates_urls: dict[str, tuple[str, ...]], group: Group) -> dict[str, tuple[str, ...]]:
+    """The part of `templates_urls`, by source, that a group of files needs."""
+    sources = {file.source for file in group.files}
+    return {source: urls for source, urls in templates_urls.items() if source in sources}

@@ -26,7 +26,7 @@ from pipeline.runs import Run, bucket_of, buckets_of_groups, key_order, read_buc
 from pipeline.runtime import Runtime, Summary, Unit
 from pipeline.stages.encode import Encoded
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, kw_only=True)

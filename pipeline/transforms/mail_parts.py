@@ -44,6 +44,7 @@ _FIELD = re.compile(
     re.IGNORECASE,
 )
 _SENDER = {"from", "от", "от кого"}
+_ADDRESSED = {"to", "sent", "кому", "отправлено"}
 _CLOSING = re.compile(
     r"[ \t]*(?:с уважением|с наилучшими пожеланиями|всего доброго|всего хорошего|искренне ваш"
     r"|(?:best|kind|warm|with(?: best| kind)?)\s+regards|regards|best wishes|sincerely"
@@ -172,7 +173,8 @@ def _header_block(lines: list[str], index: int) -> int | None:
     while end < len(lines) and (found := _FIELD.match(lines[end])):
         names.append(found["name"].lower())
         end += 1
-    return end if len(names) >= 3 and names[0] in _SENDER else None
+    # A patch opens with From, Date and Subject too, but is sent to nobody.
+    return end if len(names) >= 3 and names[0] in _SENDER and not _ADDRESSED.isdisjoint(names) else None
 
 
 def _mark_forward(lines: list[str], kinds: list[str], index: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import random
 import signal
@@ -32,7 +33,7 @@ SIZES = tuple(3 + 7 * number % 11 for number in range(40))
 GLOBAL_BATCH = 6
 # A step of training; without it a rank would be through its epochs before it could be killed.
 STEP_S = 0.02
-FAULTS = ("503", "break", "cut", "refuse")
+FAULTS = ("503", "break", "cut", "refuse", "stall", "flip", "expired")
 
 RANK = """
 import json, sys, time
@@ -104,6 +105,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     chance = random.Random(options.seed)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -113,6 +115,7 @@ def main() -> int:
     os.environ |= {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.server_port}",
         "AWS_DEFAULT_REGION": "us-east-1",
+        "SHARDMILL_S3_READ_TIMEOUT_S": "2",
         "AWS_ACCESS_KEY_ID": "testing",
         "AWS_SECRET_ACCESS_KEY": "not-a-real-secret",
     }

@@ -2,7 +2,6 @@
 
 import gc
 import itertools
-import multiprocessing
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ from loader import Loader
 from loader.buffers import Buffers
 from manifests import UserError
 from tests.loader.loader_datasets import numbered_dataset
+from tests.loader.resident_memory import resident_bytes
 
 KINDS = [{"num_ahead": 0}, {"num_ahead": 3}, {"num_workers": 2}]
 
@@ -41,7 +41,7 @@ def test_memory_is_used_again_once_a_batch_is_let_go(unequal: str, kind: dict[st
 def test_a_slot_is_free_again_when_none_of_its_arrays_is_left() -> None:
     buffers = Buffers(("a", "b"), 1, 2, torch.zeros(0, dtype=torch.int32).numpy().dtype)
     slot = buffers.take()
-    lent = {name: torch.from_numpy(array) for name, array in buffers.lent(slot, buffers.arrays(slot)).items()}
+    lent = {name: torch.from_numpy(array) for name, array in buffers.lent(slot).items()}
     other = buffers.take()
     assert other != slot
     view = lent.pop("b")[0].numpy()[1:]
@@ -144,14 +144,18 @@ def test_batches_on_a_device_are_those_on_the_host(unequal: str, num_workers: in
         assert all(torch.equal(one[name], two[name]) and torch.equal(one[name], three[name].cpu()) for name in one)
 
 
-def resident_bytes() -> int:
-    """Of this process and its children: memory of their own, not the page cache they map."""
-    total = 0
-    for pid in ["self", *(child.pid for child in multiprocessing.active_children())]:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-        [line] = [line for line in status.splitlines() if line.startswith("RssAnon")]
-        total += int(line.split()[1]) * 1024
-    return total
+@pytest.mark.parametrize("kind", KINDS)
+def test_cumulative_lengths_are_where_documents_begin(unequal: str, kind: dict[str, int]) -> None:
+    # A row is a document of 5 tokens and the head of one of 3; the batch after the last lane's is filler.
+    columns = ("cumulative_lengths", "input_ids")
+    loader = Loader(unequal, global_batch=6, rank=0, world_size=4, columns=columns, **kind)
+    for batch in loader:
+        assert tuple(batch) == columns
+        assert batch["cumulative_lengths"].tolist() == [0, 5, 8, 16]
+        assert batch["cumulative_lengths"].dtype == torch.int32
+    with_documents = next(iter(Loader(unequal, global_batch=2, columns=("document_ids", "cumulative_lengths"))))
+    assert with_documents["cumulative_lengths"].tolist() == [0, 5, 8, 13, 16]
+    assert with_documents["document_ids"].shape == (2, 8)
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

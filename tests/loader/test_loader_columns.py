@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loader.columns import COLUMNS, NO_ROW, fill_columns, fill_plainly
+from loader.columns import COLUMNS, fill_columns, fill_plainly
 
 EOS = 1
 PADDING = 65_535
@@ -102,9 +102,8 @@ def test_the_kernel_and_plain_numpy_fill_alike(rows: list[list[int]], num_filler
         return
     compiled, plain = ({name: np.empty((num_rows, tokens.shape[1]), dtype="int64") for name in COLUMNS} for _ in "ab")
     fill_columns(tokens, num_rows, compiled, eos_id=EOS, padding_id=PADDING)
-    addresses = np.full(num_rows, NO_ROW)
-    addresses[: len(rows)] = tokens.ctypes.data + np.arange(len(rows)) * tokens.strides[0]
-    fill_plainly(addresses, tokens.dtype, plain, eos_id=EOS, padding_id=PADDING)
+    addresses = tokens.ctypes.data + np.arange(len(rows)) * tokens.strides[0]
+    fill_plainly(addresses, num_rows, tokens.dtype, plain, eos_id=EOS, padding_id=PADDING)
     assert {name: array.tolist() for name, array in compiled.items()} == {
         name: array.tolist() for name, array in plain.items()
     }

@@ -1,5 +1,7 @@
 """`python -m loader check`, `bench` and `peek`, and the arithmetic behind the first."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -45,6 +47,26 @@ def test_the_cache_bytes_that_check_prints_are_the_loaders(on_s3: object, cache_
     Loader(manifest, global_batch=4, world_size=2, cache_dir=cache_dir, cache_bytes=needed)
     with pytest.raises(ValueError, match=f"give cache_bytes={needed} or more"):
         Loader(manifest, global_batch=4, world_size=2, cache_dir=cache_dir, cache_bytes=needed - 1)
+
+
+def test_check_of_a_mixture_prints_each_sources_part(tmp_path: Path, capsys: Capture) -> None:
+    first, second = numbered_dataset(tmp_path / "a", (6,) * 12), numbered_dataset(tmp_path / "b", (5, 6, 4, 9))
+    weighed = ["--manifest", f"{first}=3", "--manifest", f"{second}=1"]
+    assert main(["check", *weighed, "--global-batch", "8", "--world-size", "3"]) == 0
+    printed = capsys.readouterr().out
+    for line in (
+        "96 examples in a mixture of 2 sources",
+        f"  {first}",
+        "      share 75.00%, 72 examples, ",
+        "6 rows of a batch from 6 lanes",
+        f"  {second}",
+        "      share 25.00%, 24 examples, ",
+        "2 rows of a batch from 2 lanes",
+        "read 1.00 times in an epoch of the mixture",
+        "  order      global batch 8, 8 lanes asked for, 8 given; 12 steps an epoch",
+        "  rank       2-3 lanes, 3 rows a step (1 of 9 rows are filler)",
+    ):
+        assert line in printed
 
 
 def test_moves_of_a_large_order_are_nearly_a_full_shuffles_and_of_one_lane_too() -> None:
@@ -97,12 +119,12 @@ def test_bench_measures_here_and_now(tmp_path: object, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["check", "--nodes", "0"], "loader check: --nodes is 0; give 1 or more"),
-        (["check", "--global-batch", "79"], "loader check: the split holds 78 examples in 12 shards, fewer than"),
-        (["peek", "--rows", "0"], "loader peek: --rows is 0; give 1 or more"),
-        (["peek", "--step", "-1"], "loader peek: --step is -1; give 0 or more"),
-        (["bench", "--seconds", "0"], "loader bench: --seconds is 0.0; give more than 0"),
-        (["bench", "--columns", "tokens"], "loader bench: columns is ('tokens',); give one or more of"),
+        (["check", "--nodes", "0"], "python -m loader: --nodes is 0; give 1 or more"),
+        (["check", "--global-batch", "79"], "python -m loader: the split holds 78 examples in 12 shards, fewer than"),
+        (["peek", "--rows", "0"], "python -m loader: --rows is 0; give 1 or more"),
+        (["peek", "--step", "-1"], "python -m loader: --step is -1; give 0 or more"),
+        (["bench", "--seconds", "0"], "python -m loader: --seconds is 0.0; give more than 0"),
+        (["bench", "--columns", "tokens"], "python -m loader: columns is ('tokens',); give one or more of"),
     ],
 )
 def test_a_wrong_request_is_one_line_and_exit_code_2(

@@ -17,19 +17,12 @@ from loader import Loader
 from loader.cache import FullDiskError, ShardCache
 from loader.rows import ShardError
 from manifests import ExampleFormat
-from tests.loader.loader_datasets import EOS, named, numbered_dataset, write_dataset
+from tests.datasets import EOS
+from tests.loader.loader_datasets import epoch_of, named, numbered_dataset, write_dataset
 from tests.s3_server import UnreliableS3, client
 
 Write = Callable[..., str]
 ONE = ("input_ids",)
-
-
-def epoch_of(loader: Loader) -> list[list[tuple[int, int]]]:
-    steps = []
-    for batch in loader:
-        steps.append(named(batch["input_ids"][:, 0].tolist()))
-        loader.advance()
-    return steps
 
 
 def flipped(path: Path) -> None:
@@ -249,17 +242,3 @@ def test_ranks_of_a_node_divide_its_cache_and_never_exceed_it(on_s3: Write, uneq
     assert 0 < most <= limit
     # One of two nodes needs its own rank's part alone.
     Loader(manifest, rank=0, cache_bytes=limit - 1, ranks_per_node=1, **options).close()
-
-
-def test_a_shard_replaced_under_its_name_is_caught(on_s3: Write, s3_root: str, cache_dir: Path) -> None:
-    manifest = on_s3((5, 6))
-    bucket = s3_root.removeprefix("s3://")
-    other = client().get_object(Bucket=bucket, Key="data/shards/train/v1-000000.tar")["Body"].read()
-    client().put_object(Bucket=bucket, Key="data/shards/train/v1-000001.tar", Body=other)
-    loader = Loader(manifest, global_batch=1, cache_dir=cache_dir)
-    with pytest.raises(
-        ShardError, match=r"v1-000001.tar .* is not what the manifest says, twice: \d+ bytes with sha256"
-    ):
-        epoch_of(loader)
-    loader.close()
-    assert list(cache_dir.iterdir()) == []

@@ -1,7 +1,6 @@
-"""Shards from object storage: fetched once, in time, within the limit, whatever the network does."""
+"""Shards from object storage: fetched once, in time, within the limit."""
 
 import contextlib
-import logging
 import re
 import threading
 from collections.abc import Callable
@@ -11,19 +10,10 @@ import pytest
 
 from loader import Loader
 from loader.cache import CacheError
-from loader.rows import ShardError
-from tests.loader.loader_datasets import named, numbered_dataset
-from tests.s3_server import UnreliableS3, client
+from tests.loader.loader_datasets import epoch_of, named, numbered_dataset
+from tests.s3_server import UnreliableS3
 
 Write = Callable[..., str]
-
-
-def epoch_of(loader: Loader) -> list[list[tuple[int, int]]]:
-    steps = []
-    for batch in loader:
-        steps.append(named(batch["input_ids"][:, 0].tolist()))
-        loader.advance()
-    return steps
 
 
 def shard_requests(unreliable: UnreliableS3) -> list[int]:
@@ -144,72 +134,6 @@ def test_shards_of_one_name_in_two_data_sets_do_not_meet(on_s3: Write, cache_dir
             assert example < sizes[prefix][shard]
     for loader in loaders:
         loader.close()
-
-
-@pytest.mark.parametrize("fault", ["503", "break", "cut", "refuse"])
-def test_faults_on_the_way_change_no_batch(
-    unequal: str, on_s3: Write, unreliable_s3: UnreliableS3, cache_dir: Path, fault: str
-) -> None:
-    manifest = on_s3()
-    loader = Loader(manifest, global_batch=3, cache_dir=cache_dir)
-    unreliable_s3.fail(fault, "GET", path_part=".tar", times=1)
-    assert epoch_of(loader) == epoch_of(Loader(unequal, global_batch=3))
-    loader.close()
-    assert unreliable_s3.num_faults >= 12
-    assert list(cache_dir.iterdir()) == []
-
-
-def overwritten(s3_root: str, key: str) -> bytes:
-    """Flips a byte of an object; returns what it was."""
-    bucket = s3_root.removeprefix("s3://")
-    store = client()
-    data: bytes = store.get_object(Bucket=bucket, Key=key)["Body"].read()
-    store.put_object(Bucket=bucket, Key=key, Body=data[:700] + bytes([data[700] ^ 1]) + data[701:])
-    return data
-
-
-KEY = "data/shards/train/v1-000001.tar"
-
-
-def test_a_wrong_checksum_that_stays_is_an_error_naming_the_shard(on_s3: Write, s3_root: str, cache_dir: Path) -> None:
-    loader = Loader(on_s3((5, 6)), global_batch=1, cache_dir=cache_dir)
-    overwritten(s3_root, KEY)
-    with pytest.raises(
-        ShardError, match=r"shard shards/train/v1-000001.tar at s3://.* is not what the manifest says, twice"
-    ):
-        epoch_of(loader)
-    loader.close()
-    assert list(cache_dir.iterdir()) == []
-
-
-def test_a_wrong_checksum_that_goes_away_costs_one_more_download(on_s3: Write, s3_root: str, cache_dir: Path) -> None:
-    loader = Loader(on_s3((5, 6)), global_batch=1, cache_dir=cache_dir)
-    data = overwritten(s3_root, KEY)
-    warnings = []
-
-    class MendAtTheWarning(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            warnings.append(record.getMessage())
-            client().put_object(Bucket=s3_root.removeprefix("s3://"), Key=KEY, Body=data)
-
-    handler = MendAtTheWarning(level=logging.WARNING)
-    logging.getLogger("loader.download").addHandler(handler)
-    try:
-        assert len(epoch_of(loader)) == 11
-    finally:
-        logging.getLogger("loader.download").removeHandler(handler)
-        loader.close()
-    [warning] = warnings
-    assert warning.startswith("shard shards/train/v1-000001.tar: ")
-    assert warning.endswith("downloading it again")
-
-
-def test_a_missing_shard_is_an_error_of_the_iteration(on_s3: Write, s3_root: str, cache_dir: Path) -> None:
-    loader = Loader(on_s3((5, 6)), global_batch=1, cache_dir=cache_dir)
-    client().delete_object(Bucket=s3_root.removeprefix("s3://"), Key=KEY)
-    with pytest.raises(FileNotFoundError, match=r"v1-000001\.tar"):
-        epoch_of(loader)
-    loader.close()
 
 
 def test_a_loader_that_goes_back_fetches_again(unequal: str, on_s3: Write, cache_dir: Path) -> None:

@@ -17,37 +17,16 @@ import webdataset
 from loader import Loader
 from loader.rows import ShardError
 from manifests import ExampleFormat, UserError, load
-from tests.loader.loader_datasets import EOS, SEQ_LEN, named, numbered_dataset, write_dataset
-
-Batch = list[tuple[int, int]]
-
-
-def steps_of(loader: Loader, num_steps: int) -> list[Batch]:
-    """The next steps of one rank, each its rows' examples; the position advances as a trainer advances it."""
-    steps: list[Batch] = []
-    while len(steps) < num_steps:
-        batches = iter(loader)
-        while step := list(itertools.islice(batches, loader.micro_batches_per_step)):
-            steps.append([example for batch in step for example in named(batch["input_ids"][:, 0].tolist())])
-            loader.advance()
-            if len(steps) == num_steps:
-                break
-    return steps
-
-
-def global_steps(
-    manifest: str, world_size: int, num_steps: int, state: object = None, **options: object
-) -> list[Batch]:
-    """The global batches: every rank's rows put together in rank order."""
-    by_rank = []
-    for rank in range(world_size):
-        loader = Loader(manifest, rank=rank, world_size=world_size, **options)
-        if state is not None:
-            loader.load_state_dict(state)
-        by_rank.append(steps_of(loader, num_steps))
-        loader.close()
-    return [[example for rows in step for example in rows] for step in zip(*by_rank, strict=True)]
-
+from tests.datasets import EOS
+from tests.loader.loader_datasets import (
+    SEQ_LEN,
+    Batch,
+    global_steps,
+    named,
+    numbered_dataset,
+    steps_of,
+    write_dataset,
+)
 
 # 78 examples in batches of 6: epochs of 13 steps, so 15 steps reach into the second.
 OPTIONS = {"global_batch": 6, "seed": 11, "columns": ("input_ids",)}
@@ -64,41 +43,12 @@ def unbroken(unequal: str) -> list[Batch]:
     return batches
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3, 4, 8])
-def test_the_global_batches_are_the_same_on_any_number_of_ranks(
-    unequal: str, unbroken: list[Batch], world_size: int
-) -> None:
-    assert global_steps(unequal, world_size, NUM_STEPS, micro_batch=1, **OPTIONS) == unbroken
-
-
-@pytest.mark.parametrize(("world_size", "num_workers"), [(1, 1), (1, 3), (2, 3), (4, 1)])
-def test_the_global_batches_are_the_same_with_any_number_of_workers(
-    unequal: str, unbroken: list[Batch], world_size: int, num_workers: int
-) -> None:
-    found = global_steps(unequal, world_size, NUM_STEPS, micro_batch=2, num_workers=num_workers, **OPTIONS)
-    assert found == unbroken
-
-
 def test_workers_make_bit_equal_columns(unequal: str) -> None:
     here, there = (list(Loader(unequal, global_batch=6, num_workers=workers)) for workers in (0, 2))
     assert len(here) == len(there) == 13
     for left, right in zip(here, there, strict=True):
         assert left.keys() == right.keys() == {"input_ids", "labels", "position_ids", "document_ids"}
         assert all(torch.equal(left[name], right[name]) for name in left)
-
-
-def test_resuming_on_other_world_sizes_gives_the_literal_rest(unequal: str, unbroken: list[Batch]) -> None:
-    done = 0
-    state = None
-    for world_size, num_steps in ((4, 3), (2, 6), (3, 5), (4, 1)):
-        found = global_steps(unequal, world_size, num_steps, state, micro_batch=2, **OPTIONS)
-        assert found == unbroken[done : done + num_steps]
-        done += num_steps
-        loader = Loader(unequal, **OPTIONS)
-        for _ in range(done):
-            loader.advance()
-        state = loader.state_dict()
-    assert done == NUM_STEPS
 
 
 @pytest.mark.parametrize("done", [12, 13, 14, 26])

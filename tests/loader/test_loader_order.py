@@ -106,7 +106,7 @@ def test_epochs_and_seeds_differ_and_no_sum_of_them_repeats() -> None:
 
 def test_steps_are_counted_through_epochs() -> None:
     order = order_of([4, 3, 5], batch=4, lanes=2)
-    assert [order.at_step(step) for step in range(5)] == [(0, 0), (0, 2), (0, 4), (1, 0), (1, 2)]
+    assert [order.at_step(step) for step in range(5)] == [(0, 0), (0, 4), (0, 8), (1, 0), (1, 4)]
 
 
 def test_steps_left_counts_whole_batches_only() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from loader import Loader
 from loader.__main__ import main
-from manifests import load
+from manifests import Dataset, ShardEntry, load
 from tests.loader.loader_datasets import numbered_dataset
 
 Capture = pytest.CaptureFixture[str]
@@ -72,16 +72,38 @@ def test_the_global_sequence_is_the_loaders_on_any_topology(
     assert by_step(found) == expected
 
 
+@pytest.mark.parametrize("world_size", ["1", "3"])
+def test_a_mixtures_trace_is_its_loaders_sequence(tmp_path: Path, capsys: Capture, world_size: str) -> None:
+    weights = {numbered_dataset(tmp_path / "a", (7, 3, 12)): 0.7, numbered_dataset(tmp_path / "b", (5, 6)): 0.3}
+    loader = Loader(weights, global_batch=4, seed=11)
+    paths = [dataset.resolve(entry.path) for dataset in map(load, weights) for entry in dataset_shards(dataset)]
+    expected = {}
+    for step in range(15):
+        expected[step] = [[paths[shard], example] for shard, example in loader.global_batch_examples()]
+        loader.advance()
+    first, second = (f"{manifest}={weight}" for manifest, weight in weights.items())
+    options = ("--manifest", second, "--global-batch", "4", "--seed", "11", "--steps", "15", "--world-size", world_size)
+    assert by_step(traced(capsys, first, *options)) == expected
+
+
+def dataset_shards(dataset: Dataset) -> tuple[ShardEntry, ...]:
+    return dataset.manifest.splits["train"].shards
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--global-batch", "79"), "loader trace: the split holds 78 examples"),
-        (("--global-batch", "6", "--lanes", "4"), "loader trace: the global batch of 6 examples is not a multiple of"),
-        (("--global-batch", "6", "--rank", "2"), "loader trace: --rank is 2 of --world-size 1"),
-        (("--global-batch", "6", "--world-size", "0"), "loader trace: --world-size is 0"),
-        (("--global-batch", "6", "--start", "-1"), "loader trace: --start is -1"),
-        (("--global-batch", "6", "--split", "none"), "loader trace: there is no split 'none'"),
-        (("--global-batch", "6", "--manifest", "nowhere.json"), "loader trace: nowhere.json: No such file"),
+        (("--global-batch", "79"), "python -m loader: the split holds 78 examples"),
+        (
+            ("--global-batch", "6", "--lanes", "4"),
+            "python -m loader: the global batch of 6 examples is not a multiple of",
+        ),
+        (("--global-batch", "6", "--rank", "2"), "python -m loader: --rank is 2 of --world-size 1"),
+        (("--global-batch", "6", "--world-size", "0"), "python -m loader: --world-size is 0"),
+        (("--global-batch", "6", "--start", "-1"), "python -m loader: --start is -1"),
+        (("--global-batch", "6", "--split", "none"), "python -m loader: there is no split 'none'"),
+        (("--global-batch", "6", "--manifest", "nowhere.json"), "python -m loader: --manifest /"),
+        (("--global-batch", "6", "--manifest", "nowhere.json=0.5"), "python -m loader: --manifest /"),
         (("--global-batch", "six"), "python -m loader trace: argument --global-batch: invalid int value: 'six'"),
         ((), "python -m loader trace: the following arguments are required: --global-batch"),
     ],

@@ -1,6 +1,7 @@
 """Small corpora through reading and deduplication, and the same decisions made by plain Python."""
 
 import json
+import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ Document = tuple[str, str, str]
 """(source, id, text)"""
 
 
-def config_for(folder: Path, documents: Sequence[Document], files: int = 3, **dedup: Any) -> BuildConfig:
+def values_for(folder: Path, documents: Sequence[Document], files: int = 3, **dedup: Any) -> dict[str, Any]:
     """Write the documents as JSON lines, `files` a source; the config that reads them. Source "b" has priority 1."""
     of_source: dict[str, list[Document]] = defaultdict(list)
     for document in documents:
@@ -30,18 +31,39 @@ def config_for(folder: Path, documents: Sequence[Document], files: int = 3, **de
             path.parent.mkdir(parents=True, exist_ok=True)
             lines = [json.dumps({"id": id_, "text": text}) + "\n" for _, id_, text in rows[number::files]]
             path.write_text("".join(lines), encoding="utf-8")
-    return parse(
-        {
-            "name": "corpus",
-            "output": str(folder / "out"),
-            "sources": [
-                {"name": source, "paths": [str(folder / "in" / source)], "priority": int(source == "b")}
-                for source in sorted(of_source)
-            ],
-            "tokenizer": {"train": {"vocab_size": 300}},
-            "dedup": dedup,
-        }
-    )
+    return {
+        "name": "corpus",
+        "output": str(folder / "out"),
+        "sources": [
+            {"name": source, "paths": [str(folder / "in" / source)], "priority": int(source == "b")}
+            for source in sorted(of_source)
+        ],
+        "tokenizer": {"train": {"vocab_size": 300}},
+        "dedup": dedup,
+    }
+
+
+def config_for(folder: Path, documents: Sequence[Document], files: int = 3, **dedup: Any) -> BuildConfig:
+    """The same, checked."""
+    return parse(values_for(folder, documents, files, **dedup))
+
+
+def decisions_of(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str], tuple[str, str, str, float]]:
+    """See Outcome.decisions."""
+    return {
+        (row["source"], row["document_id"]): (
+            row["keeper_source"],
+            row["keeper_id"],
+            row["kind"],
+            round(row["similarity"], 9),
+        )
+        for row in rows
+    }
+
+
+def rows_of(folder: str) -> list[dict[str, Any]]:
+    """What `<root>/duplicates/<version>` tells."""
+    return [row for path in sorted(Path(folder).glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
 
 
 @dataclass(frozen=True)
@@ -54,15 +76,7 @@ class Outcome:
     @property
     def decisions(self) -> dict[tuple[str, str], tuple[str, str, str, float]]:
         """(source, id) of each dropped document -> source and id of its keeper, kind, similarity."""
-        return {
-            (row["source"], row["document_id"]): (
-                row["keeper_source"],
-                row["keeper_id"],
-                row["kind"],
-                round(row["similarity"], 9),
-            )
-            for row in self.rows
-        }
+        return decisions_of(self.rows)
 
 
 def run(config: BuildConfig, *, backwards: bool = False) -> Outcome:
@@ -70,7 +84,7 @@ def run(config: BuildConfig, *, backwards: bool = False) -> Outcome:
     runtime = InlineRuntime(build_url=f"{config.output}/.build", backwards=backwards)
     documents = read(runtime, config, find_all_inputs(config))
     dropped = deduplicate(runtime, config.output, config.version, documents.files, documents.lines, config.dedup)
-    rows = [row for path in sorted(Path(dropped.url).glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+    rows = rows_of(dropped.url)
     files = [
         (text, bool(stays))
         for file in documents.files
@@ -143,3 +157,34 @@ def plain_decisions(
         gone = decisions.get(keeper[:2])
         decisions[document[:2]] = (*keeper[:2], "exact", 1.0) if gone is None else gone
     return decisions
+
+
+# So many bands of one row that every pair above the threshold meets: then plain Python knows what must come out.
+SURE = {"bands": 60, "rows": 1, "threshold": 0.7, "templates": {"fraction": 0.2, "min_documents": 30}}
+
+
+def words(generator: random.Random, number: int) -> list[str]:
+    return [generator.choice("абвгдежзик") + str(generator.randrange(300)) for _ in range(number)]
+
+
+def mixed_corpus(seed: int) -> list[Document]:
+    """Revisions of revisions, exact copies across sources, tickets on a form, short texts: some 200 documents."""
+    generator = random.Random(seed)
+    made: list[Document] = []
+    texts: list[list[str]] = []
+    for number in range(150):
+        text = words(generator, generator.randrange(6, 60))
+        if texts and generator.random() < 0.7:
+            text = list(generator.choice(texts))
+            for _ in range(generator.randrange(3)):
+                text[generator.randrange(len(text))] = words(generator, 1)[0]
+        texts.append(text)
+        body = " ".join(text)
+        if generator.random() < 0.4:
+            body = f"Добрый день, уважаемые коллеги!\n{body}\n\n  С уважением, отдел поддержки и сопровождения\n"
+        made.append((generator.choice("ab"), f"{number:03d}", body))
+    for number in range(40):
+        source, _, same = generator.choice(made)
+        made.append((generator.choice("ab"), f"copy {number}", same.replace(" ", "  ") if number % 2 else same))
+        made.append((source, f"short {number}", " ".join(words(generator, 3))))
+    return made

@@ -53,6 +53,12 @@ def test_source_and_limit_narrow_what_is_shown(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("  c  5 chars  table\n")
     assert "lines" not in done.stdout
+    first = run(tmp_path, "--source", "lines", "--limit", "1").stdout
+    assert "1 documents" in first
+    assert "cleaning changed 1 texts" in first
+    none = run(tmp_path, "--source", "lines", "--limit", "0").stdout
+    assert "cleaning changed 0 texts" in none
+    assert "redacted" not in none
     wrong = run(tmp_path, "--source", "tabel")
     assert (wrong.returncode, wrong.stderr) == (
         2,

@@ -64,6 +64,8 @@ def test_a_minimal_config_is_filled_in_with_the_defaults(load):
                 "format": "auto",
                 "text": "text",
                 "id": "id",
+                "encoding": None,
+                "markup": None,
                 "weight": 1.0,
                 "priority": 0,
                 "clean": None,
@@ -136,8 +138,8 @@ def test_set_takes_lists_and_texts_with_equals_signs(load):
          'dedup.near.treshold: there is no such key; did you mean "threshold"? known: bands, '
          "enabled, ngram, rows, templates, threshold"),
         ("sources.0.path=x",
-         'sources.0.path: there is no such key; did you mean "paths"? known: clean, format, id, name, paths, '
-         "preset, priority, text, weight"),
+         'sources.0.path: there is no such key; did you mean "paths"? known: clean, encoding, format, id, markup, '
+         "name, paths, preset, priority, text, weight"),
         ("seed=true", "seed: is the truth value true, expected a whole number"),
         ('seed="5"', "seed: is the text '5', expected a whole number"),
         ("seed=1.0", "seed: is the number 1.0, expected a whole number"),

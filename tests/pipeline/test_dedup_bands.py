@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.dedup.bands import band_hashes, default_bands, probability, star_pairs
+from pipeline.dedup.bands import band_hashes, bands_for, probability, star_pairs
 from pipeline.dedup.records import BAND, ranks, unique_pairs
 
 
@@ -97,14 +97,20 @@ def test_the_curve_of_14_bands_of_8_rows() -> None:
     assert curve.round(3).tolist() == [0.053, 0.565, 0.772, 0.924, 0.988]
 
 
-@pytest.mark.parametrize("threshold", [0.5, 0.7, 0.8, 0.9])
-@pytest.mark.parametrize("num_permutations", [16, 64, 112])
-def test_the_chosen_bands_are_those_of_datasketch(threshold: float, num_permutations: int) -> None:
-    theirs = datasketch.lsh._optimal_param(threshold, num_permutations, 0.5, 0.5)
-    assert default_bands(threshold, num_permutations) == theirs
+@pytest.mark.parametrize(
+    ("threshold", "chosen"), [(0.5, (37, 3)), (0.7, (22, 5)), (0.8, (14, 8)), (0.9, (8, 13)), (1.0, (1, 112))]
+)
+def test_the_bands_for_a_threshold_find_nine_of_ten_pairs_that_lie_on_it(
+    threshold: float, chosen: tuple[int, int]
+) -> None:
+    bands, rows = bands_for(threshold, 112)
+    assert (bands, rows) == chosen
+    assert probability(threshold, bands=bands, rows=rows) >= 0.9
+    theirs, width = datasketch.lsh._optimal_param(threshold, 112, 0.5, 0.5)
+    assert probability(threshold, bands=theirs, rows=width) <= probability(threshold, bands=bands, rows=rows)
 
 
-@pytest.mark.parametrize(("threshold", "num_permutations"), [(1.5, 112), (-0.1, 112), (float("nan"), 112), (0.8, 0)])
+@pytest.mark.parametrize(("threshold", "num_permutations"), [(1.5, 112), (0, 112), (float("nan"), 112), (0.8, 0)])
 def test_a_threshold_outside_0_to_1_is_refused(threshold: float, num_permutations: int) -> None:
-    with pytest.raises(ValueError, match=r"within 0\.\.1"):
-        default_bands(threshold, num_permutations)
+    with pytest.raises(ValueError, match="above 0, up to 1"):
+        bands_for(threshold, num_permutations)

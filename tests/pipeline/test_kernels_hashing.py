@@ -5,13 +5,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.kernels.hashing import hash_bytes, word_hash
+from pipeline.kernels.bits import bits_between
+from pipeline.kernels.compiled import lean
+from pipeline.kernels.hashing import hash_bytes, hash_padded, hash_word, word_hash
 
 # Relied on by every stored signature, and so by every incremental build: a change here is a new code format version.
 GOLDEN_WORD_HASHES = {
@@ -47,6 +50,23 @@ def plain_hash(data: bytes) -> int:
 def test_bytes_are_hashed_by_the_definition_at_any_place(data: bytes, shift: int) -> None:
     buffer = np.frombuffer(b"x" * shift + data + b"xyz", dtype=np.uint8)
     assert int(hash_bytes(buffer, shift, shift + len(data))) == plain_hash(data)
+    padded = np.concatenate([buffer, np.full(64, 0x20, np.uint8)])
+    assert int(hash_padded(padded, shift, len(data))) == plain_hash(data)
+    if data:
+        assert int(hash_word(padded, shift, len(data))) == plain_hash(data)
+
+
+@lean
+def compared(data: Any, place: Any, first: Any, last: Any) -> Any:
+    return bits_between(data, place, first, last)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(min_size=70, max_size=70), st.integers(0, 6), st.integers(0, 255), st.integers(0, 255))
+def test_a_block_of_bytes_is_compared_as_its_bytes_one_by_one(data: bytes, place: int, one: int, other: int) -> None:
+    first, last = sorted((one, other))
+    expected = sum(1 << i for i in range(64) if first <= data[place + i] <= last)
+    assert int(compared(np.frombuffer(data, np.uint8), place, first, last)) == expected
 
 
 def test_distinct_texts_of_one_alphabet_do_not_collide() -> None:
@@ -73,9 +93,7 @@ def test_a_change_in_a_shared_kernel_source_is_compiled_anew(tmp_path: Path) -> 
     assert before == word_hash("more than eight")
     assert any((tmp_path / "cache").rglob("*.nbc")), "nothing was cached, so the next line would prove nothing"
     bits = package / "kernels" / "bits.py"
-    bits.write_text(
-        bits.read_text()
-        .replace("return builder.load(", "return builder.not_(builder.load(")
-        .replace("align=1)", "align=1))")
-    )
+    load = "builder.load(builder.bitcast(pointer, ir.IntType(64).as_pointer()), align=1)"
+    assert bits.read_text().count(load) == 1
+    bits.write_text(bits.read_text().replace(load, f"builder.not_({load})"))
     assert hash_in_a_new_process() != before

@@ -109,6 +109,49 @@ def test_the_pass_counts_what_plain_python_counts(texts: list[str]) -> None:
     check_against_plain(texts)
 
 
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "..",
+        "...",
+        ".......",
+        "…",
+        "НЕ",
+        "Ёж",
+        "ѫ",
+        "漢字。",
+        "İ",
+        "ẞ",
+        "É",
+        "𐐀",
+        "\u3000",
+        "\xa0",
+        "»",
+        "the",
+        "_",
+        "--",
+        "\n",
+    ],
+)
+def test_what_lies_across_two_blocks_is_counted_as_inside_one(piece: str) -> None:
+    """The pass goes 64 bytes at a time: every piece stands at every place around the end of a block, between others."""
+    before = "Ab. " * 20
+    check_against_plain(
+        [
+            before[:size] + between + piece + between + after
+            for size in range(54, 66)
+            for between in (" ", "", "я")
+            for after in ("", "end.\n")
+        ]
+    )
+
+
+def test_longer_and_longer_words_are_hashed_as_one_obvious_loop_hashes_them() -> None:
+    check_against_plain(
+        [" ".join("абвгдежзийклмнопрст"[:size] for size in range(1, 20)), "x" * 23 + " " + "x" * 24 + " " + "x" * 25]
+    )
+
+
 def test_a_ticket_is_counted_by_hand() -> None:
     statistics, words = analyse(array(["Принтер #2 не печатает...\n\n- The paper is in\n- The paper is in\n"]))
     counts = {name: int(column[0]) for name, column in statistics.columns().items()}

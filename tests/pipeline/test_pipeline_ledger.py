@@ -1,8 +1,13 @@
 """The ledger: every record is somewhere, or the build fails."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from pipeline.ledger import Ledger, LedgerError
+from pipeline.stages import read
+from tests.pipeline.inline_builds import build_texts
 
 
 def a_balanced_ledger() -> Ledger:
@@ -61,3 +66,16 @@ def test_a_source_that_was_never_read_cannot_end() -> None:
 
 def test_an_empty_build_has_read_and_kept_rows_of_zero() -> None:
     assert rows(Ledger()) == [("read", None, 0, 0), ("kept", None, 0, 0)]
+
+
+def test_bytes_are_counted_where_they_are_read_and_not_only_where_they_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = read._keep
+
+    def keep_a_byte_short(ids: Any, text: Any, task: Any, end: Any) -> Any:
+        return keep(ids, text, task, lambda stage, reason, number, size: end(stage, reason, number, size - 1))
+
+    monkeypatch.setattr(read, "_keep", keep_a_byte_short)
+    with pytest.raises(LedgerError, match=r"source letters: 8 bytes read, 7 accounted for, \+1"):
+        build_texts(tmp_path / "d", [[("a", "text"), ("b", "more")]], example={"seq_len": 8})

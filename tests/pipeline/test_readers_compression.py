@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,9 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.readers import BadRecord, FileSummary, read_file
-from pipeline.readers.compression import DamagedStream, compression_of, decompressed
+from pipeline.readers.compression import DECOMPRESSORS, DamagedStream, PackedInput, Readable, compression_of
 
 LINES = b"".join(b'{"id": "%d", "text": "line %d of the file"}\n' % (n, n * 7919) for n in range(20_000))
+
+
+def decompressed(stream: Readable, head: bytes) -> Iterator[bytes]:
+    return DECOMPRESSORS[compression_of(head)](PackedInput(stream, head))
 
 
 def zstd(data: bytes, **options: int) -> bytes:

@@ -195,10 +195,13 @@ def test_a_dotted_path_leads_into_nested_records(read):
         ("n", "глубокий"),
         ("whole key", "exact"),
         ("inner key", "inner"),
-        ("null on the way", None),
     ]
-    assert faults(bad) == [("line 5", "wrong_type"), ("line 6", "missing_field"), ("line 7", "wrong_type")]
-    assert bad[0].detail == '"doc.body" is a list, a path goes through objects only'
+    assert [(one.reason, one.detail) for one in bad] == [
+        ("missing_field", 'there is no field "doc.body.text"; "doc.body" is null'),
+        ("wrong_type", '"doc.body" is a list, a path goes through objects only'),
+        ("missing_field", 'there is no field "doc.body.text"; fields found in "doc": title'),
+        ("wrong_type", '"doc" is text, a path goes through objects only'),
+    ]
 
 
 def test_of_a_key_written_twice_the_last_counts(read):

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import tarfile
 import time
 import zipfile
@@ -110,6 +111,24 @@ def test_a_page_gives_its_text_in_its_own_encoding(tmp_path):
         assert "x()" not in text
 
 
+def test_a_fragment_of_html_gives_all_its_text(tmp_path):
+    fragment = "#use page\n<ul>\n<li>first</li>\n<li>second</li>\n</ul>"
+    [(_, text)], _ = read(tmp_path / "a.wml", fragment.encode())
+    assert "first" in text
+    assert "second" in text
+
+
+def test_a_field_that_holds_html_gives_its_text_where_the_config_says_so(tmp_path):
+    rows = [{"id": 1, "text": "<p>a &lt; b</p>\n<p>c</p>"}, {"id": 2, "text": "x < y\n\nz"}, {"id": 3, "text": None}]
+    content = "\n".join(map(json.dumps, rows)).encode()
+    assert read(tmp_path / "a.jsonl", content, markup="html")[0] == [
+        ("1", "a < b\n\nc"),
+        ("2", "x < y\n\nz"),
+        ("3", None),
+    ]
+    assert read(tmp_path / "a.jsonl", content)[0][0] == ("1", "<p>a &lt; b</p>\n<p>c</p>")
+
+
 def test_a_page_nested_without_end_is_read_in_bounded_time(tmp_path):
     started = time.monotonic()
     documents, bad = read(tmp_path / "a.html", b"<html>" + b"<div>" * 200_000 + b"deep")
@@ -132,6 +151,21 @@ def test_a_mail_gives_headers_and_the_plain_text_of_alternatives(tmp_path):
         [("m1@example.org", "Subject: Я x\nFrom: Вася <v@example.org>\n\nПривет")],
         [],
     )
+
+
+def test_a_mail_of_html_alone_gives_all_that_is_visible(tmp_path):
+    rows = "".join(f"<tr><td>Name</td><td>{value}</td></tr>" for value in ("first", "second"))
+    page = f"<html><body><p>Deployer properties:</p><ul><li>agent = Maven</li></ul><table>{rows}</table></body></html>"
+    mail = f"Subject: s\nContent-Type: text/html\n\n{page}\n".encode()
+    [(_, text)], _ = read(tmp_path / "a.eml", mail)
+    assert "agent = Maven" in text
+    assert "second" in text
+
+
+def test_enriched_text_loses_its_marks_with_their_parameters(tmp_path):
+    mail = b"Subject: s\nContent-Type: text/enriched\n\n<bold>a</bold> <color><param>red</param>b</color> <<c>\n"
+    [(_, text)], _ = read(tmp_path / "a.eml", mail)
+    assert text == "Subject: s\n\na b <c>"
 
 
 def test_an_mbox_is_split_at_envelopes_and_never_inside_a_body(tmp_path):
@@ -193,6 +227,47 @@ def test_an_archive_is_a_folder_of_files_each_in_its_own_format(tmp_path, pack):
     assert documents == [("j", "lines"), ("t", "table"), (None, "name only"), (None, "# inner")]
     assert bad == [("a.jsonl", "invalid_json"), ("photo.png", "unknown_format")]
     assert not (tmp_path.parent / "out.txt").exists()
+
+
+@pytest.mark.parametrize("pack", [tar_of, zip_of])
+def test_what_an_archive_skips_by_name_is_listed_with_its_reason(tmp_path, pack):
+    path = tmp_path / "a.tar"
+    inner = pack((".git/config", b"x"), ("deep.md", b"kept"))
+    path.write_bytes(pack(("._junk", b"\0"), ("a/_SUCCESS", b""), ("a/b.txt", b"kept"), ("inner.bin", inner)))
+    batches = list(read_file(str(path)))
+    assert sorted(skipped for records in batches for skipped in records.skipped) == [
+        ("._junk", "a hidden file or folder"),
+        ("a/_SUCCESS", "a marker of a tool"),
+        ("inner.bin/.git/config", "a hidden file or folder"),
+    ]
+    assert sum(records.documents.num_rows for records in batches) == 2
+
+
+def test_a_source_in_an_8_bit_encoding_is_read_by_its_name(tmp_path):
+    text = "Ёлка — «да»"
+    assert read(tmp_path / "a.txt", text.encode("cp1251"), encoding="cp1251") == ([(None, text)], [])
+    assert read(tmp_path / "b.csv", f"id,text\n1,{text}\n".encode("cp1251"), encoding="cp1251") == ([("1", text)], [])
+    assert read(tmp_path / "c.jsonl", f'{{"text": "{text}"}}'.encode("cp1251"), encoding="cp1251") == (
+        [(None, text)],
+        [],
+    )
+    assert read(tmp_path / "d.html", f"<p>{text}</p>".encode("cp1251"), encoding="cp1251") == ([(None, text)], [])
+    marked = b"\xef\xbb\xbf" + text.encode()
+    assert read(tmp_path / "e.txt", marked, encoding="cp1251") == ([(None, text)], [])
+
+
+def test_a_byte_that_the_encoding_lacks_costs_one_record(tmp_path):
+    lines = b'{"text": "a"}\n{"text": "\x98"}\n{"text": "\xe0"}\n'
+    documents, bad = read(tmp_path / "a.jsonl", lines, encoding="cp1251")
+    assert (documents, bad) == ([(None, "a"), (None, "а")], [("line 2", "invalid_utf8")])
+
+
+@pytest.mark.parametrize("encoding", ["cp1251", "cp866", "koi8-r"])
+def test_an_encoding_can_be_guessed_from_a_text(tmp_path, encoding):
+    text = "Это обычный русский текст о настройке сервера, достаточно длинный для догадки.\n" * 3
+    assert read(tmp_path / "a.txt", text.encode(encoding), encoding="guess") == ([(None, text)], [])
+    assert read(tmp_path / "b.txt", text.encode(), encoding="guess") == ([(None, text)], [])
+    assert read(tmp_path / "c.txt", text.encode(encoding)) == ([], [("the whole file", "invalid_utf8")])
 
 
 def test_links_in_archives_are_reported_and_never_followed(tmp_path):

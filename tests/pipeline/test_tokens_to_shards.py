@@ -1,5 +1,6 @@
 """Texts to shards and back: not one token unaccounted, whatever the lengths, the packing and the cutting into tasks."""
 
+import json
 import random
 import subprocess
 from collections import Counter
@@ -15,7 +16,7 @@ from loader import Loader
 from manifests.manifest import Dataset
 from pipeline import packing
 from pipeline.tokenization import read_tokenizer
-from tests.pipeline.inline_builds import build_texts, examples_of, lineage_of, problems_of
+from tests.pipeline.inline_builds import a_token_a_byte, build_texts, examples_of, lineage_of, problems_of
 
 SEQ_LEN = 16
 PACKINGS = ("concat", "best_fit")
@@ -62,7 +63,7 @@ def _vocabulary(dataset: Dataset) -> dict[str, int]:
 
 @pytest.mark.parametrize("packing_name", PACKINGS)
 def test_documents_of_every_awkward_length_come_back_whole(tmp_path: Path, packing_name: str) -> None:
-    """Exactly a row, one less, one more, ten rows, larger than a shard, and many small ones (cases 22 and 23)."""
+    """Case 22: exactly a row, one less, one more, ten rows, larger than a shard, and many small ones."""
     lengths = [SEQ_LEN, SEQ_LEN - 1, SEQ_LEN + 1, 10 * SEQ_LEN, 40 * SEQ_LEN + 3, 2, 2, 1 + 2 * SEQ_LEN] + [
         random.Random(1).randrange(2, SEQ_LEN // 2) for _ in range(100)
     ]
@@ -108,6 +109,7 @@ def test_best_fit_cuts_no_document_that_fits_a_row(tmp_path: Path) -> None:
 
 
 def test_the_loader_masks_padding_and_keeps_documents_apart(tmp_path: Path) -> None:
+    """Case 23, what comes out; what goes in: test_short_documents_and_a_mix_with_many_that_nearly_fill_a_row_..."""
     lengths = [9, 5, SEQ_LEN, 7, 2 * SEQ_LEN + 4]
     dataset = build_texts(
         tmp_path / "d", [records_of_lengths(lengths)], example={"seq_len": SEQ_LEN, "packing": "best_fit"}
@@ -197,10 +199,6 @@ def test_a_weight_of_two_and_a_half_gives_every_document_twice_and_half_of_them_
 @pytest.mark.parametrize(("vocab_size", "dtype"), [(65_535, "uint16"), (65_536, "uint32"), (65_537, "uint32")])
 def test_ids_at_the_edge_of_sixteen_bits_are_widened_in_time(tmp_path: Path, vocab_size: int, dtype: str) -> None:
     """Case 21: EOS bears the largest id, so a width too narrow would make it padding or wrap it to 0."""
-    import json
-
-    from tests.pipeline.inline_builds import a_token_a_byte
-
     fields = json.loads(a_token_a_byte())
     vocabulary = fields["model"]["vocab"]
     eos = vocabulary.pop("<|endoftext|>")
@@ -266,6 +264,45 @@ def test_special_token_strings_in_text_end_no_document(tmp_path: Path, engine: s
     assert found == {str(number): text for number, text in enumerate(SPECIAL_TEXTS)}
 
 
+def starts_by_itself() -> bytes:
+    """A token a byte, and a post-processor that puts `<s>`, id 257, before every text."""
+    fields = json.loads(a_token_a_byte())
+    fields["added_tokens"].append({**fields["added_tokens"][0], "content": "<s>", "id": 257})
+    text = {"Sequence": {"id": "A", "type_id": 0}}
+    fields["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, text],
+        "pair": [text, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [257], "tokens": ["<s>"]}},
+    }
+    return json.dumps(fields).encode()
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+@pytest.mark.parametrize("packing_name", PACKINGS)
+def test_bos_that_the_tokenizer_puts_itself_begins_every_document_and_eos_ends_it_once(
+    tmp_path: Path, packing_name: str, engine: str
+) -> None:
+    """Case 20: BOS is not lost because EOS is put in, nor either doubled."""
+    texts = ["one", "<s> two <s>", "x", "four four"]
+    dataset = build_texts(
+        tmp_path / "d",
+        [[(str(number), text) for number, text in enumerate(texts)]],
+        example={"seq_len": 16, "packing": packing_name},
+        tokenizer=starts_by_itself(),
+        tokenizer_keys={"engine": engine},
+    )
+    assert problems_of(dataset) == []
+    assert (dataset.manifest.tokenizer.bos_id, dataset.manifest.tokenizer.eos_id) == (257, 0)
+    tokens = examples_of(dataset)
+    stream = tokens[tokens != dataset.manifest.example.padding_id].tolist()
+    assert len(stream) == sum(len(text) + 2 for text in texts) - dataset.manifest.num_dropped_tokens
+    bounds = [token for token in stream if token in (257, 0)]
+    assert bounds == [257, 0] * (len(bounds) // 2)
+    assert stream[0] == 257
+    assert len(bounds) == 2 * len(texts)
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
@@ -277,6 +314,7 @@ def test_special_token_strings_in_text_end_no_document(tmp_path: Path, engine: s
 def test_a_tokenizer_that_cannot_end_documents_stops_the_build_before_it_reads(
     tmp_path: Path, keys: dict[str, Any], message: str
 ) -> None:
+    """Case 20: none, wrong or double."""
     with pytest.raises(ValueError, match=message):
         build_texts(tmp_path / "d", [[("a", "text")]], example={"seq_len": 8}, tokenizer_keys=keys)
     assert not (tmp_path / "d" / "data" / ".build" / "read").exists()

@@ -45,12 +45,12 @@ def test_an_unknown_key_names_the_closest_one() -> None:
         "floor_fraction, reference_batch, scaling, shape, warmup_examples, warmup_fraction"
     )
     assert refused("global_batch_size=8").startswith(
-        'global_batch_size: there is no such key; did you mean "global_batch"? known: checkpoint, global_batch, '
+        'global_batch_size: there is no such key; did you mean "global_batch"? known: attention, checkpoint, '
     )
 
 
 def test_an_unknown_key_like_no_other_lists_the_keys() -> None:
-    assert refused("mesh.zzz=1") == "mesh.zzz: there is no such key; known: replicate, shard"
+    assert refused("mesh.zzz=1") == "mesh.zzz: there is no such key; known: offload, replicate, shard"
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_an_unknown_key_like_no_other_lists_the_keys() -> None:
     [
         ("seed=1.5", "seed: is the number 1.5, expected a whole number"),
         ("steps=yes", "steps: is the text 'yes', expected a whole number or null"),
-        ("precision=fp8", "precision: is the text 'fp8', expected one of fp32, bf16"),
+        ("precision=fp8", "precision: is the text 'fp8', expected one of fp32, bf16, fp16"),
         ("optimizer.betas=[0.9]", "optimizer.betas: is a list [0.9], expected a list of 2 values"),
         ("model=llama", "model: is the text 'llama', expected keys with values"),
         ("lr=0", "lr: 0.0 cannot train; give a positive number such as 3e-4"),

@@ -20,6 +20,7 @@ from trainer.plan.__main__ import SEVEN_BILLION, main
 from trainer.plan.cluster import Cluster, Cut
 from trainer.plan.epoch import Prices, bill, plan_epoch
 from trainer.plan.memory import SCHEMES, activation_bytes, block_activation_bytes, fits, logit_bytes, memory_of
+from trainer.plan.mesh import choose_replicas
 from trainer.plan.saving import daly_interval, plan_saving, young_interval
 from trainer.plan.shape import Shape, shape_of, shape_of_config
 from trainer.plan.speed import step_time, tokens_per_gpu_s
@@ -91,6 +92,14 @@ def test_replication_does_not_fit_80_gib_and_sharding_inside_a_node_does() -> No
     }  # fmt: skip
     small = Cluster(host_bytes=100e9)
     assert not fits(memory_of("offload", ROUND, small, CUT), small)
+
+
+def test_a_mesh_left_open_is_a_copy_a_node_where_it_fits_and_one_in_all_where_not() -> None:
+    assert choose_replicas(ROUND, CLUSTER, CUT)[0] == 8
+    replicas, reason = choose_replicas(ROUND, Cluster(gpu_bytes=40e9), CUT)
+    assert replicas == 1
+    assert reason == "a copy a node takes 44.2 of 34.3 GiB a GPU, so one copy is split over all"
+    assert choose_replicas(ROUND, Cluster(num_nodes=1, gpu_bytes=1e9), CUT) == (1, "one node")
 
 
 def test_logits_in_chunks_do_not_grow_with_the_batch() -> None:

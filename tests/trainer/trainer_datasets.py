@@ -7,24 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from manifests import (
-    ExampleFormat,
-    FunnelRow,
-    InputsEntry,
-    Manifest,
-    ShardEntry,
-    Split,
-    TokenizerEntry,
-    fingerprint,
-    save,
-    storage,
-    write_shard,
-)
+from manifests import ExampleFormat, TokenizerEntry, storage
+from tests.datasets import EOS, write_manifest, write_split
 
 SEQ_LEN = 32
 # Not divisible by any number of ranks the tests use.
 VOCAB_SIZE = 101
-EOS = 1
 EXAMPLE = ExampleFormat(seq_len=SEQ_LEN, dtype="uint16", packing="concat")
 # A model that takes a second to start and milliseconds a step.
 TINY_MODEL = {
@@ -53,41 +41,9 @@ def write_dataset(
     root = str(root)
     splits = {}
     for split, sizes in (("train", train), ("validation", validation)):
-        entries = [_write_shard(root, split, version, number, size) for number, size in enumerate(sizes)]
-        splits[split] = Split.of(entries, seq_len=SEQ_LEN)
-    manifest = Manifest(
-        name="tiny",
-        version=version,
-        parent=None,
-        tokenizer=_write_tokenizer(root),
-        example=EXAMPLE,
-        splits=splits,
-        sources={},
-        funnel=(
-            FunnelRow(stage="read", reason=None, num_documents=0, num_bytes=0),
-            FunnelRow(stage="kept", reason=None, num_documents=0, num_bytes=0),
-        ),
-        inputs=InputsEntry(num_files=0, num_bytes=0, digest=fingerprint([]), path=f"inputs/{version}.parquet"),
-        config={},
-        code={},
-        built={},
-    )
-    return save(manifest, root)
-
-
-def _write_shard(root: str, split: str, version: str, number: int, size: int) -> ShardEntry:
-    path = f"shards/{split}/{version}-{number:06d}.tar"
-    rows = random_rows(size, seed=number + 100 * (split == "validation"))
-    with storage.atomic_writer(storage.join(root, path)) as stream:
-        digest = write_shard(stream, [rows], version=version, shard=number, num_examples=size, format=EXAMPLE)
-    return ShardEntry(
-        path=path,
-        sha256=digest.sha256,
-        num_bytes=digest.num_bytes,
-        num_examples=size,
-        num_tokens=rows.size,
-        num_documents=int((rows == EOS).sum()),
-    )
+        rows = [random_rows(size, number + 100 * (split == "validation")) for number, size in enumerate(sizes)]
+        splits[split] = write_split(root, rows, example=EXAMPLE, folder=f"shards/{split}", version=version)
+    return write_manifest(root, splits, example=EXAMPLE, version=version, tokenizer=_write_tokenizer(root))
 
 
 def _write_tokenizer(root: str) -> TokenizerEntry:

@@ -4,7 +4,8 @@ import torch
 from transformers import AutoConfig, PreTrainedModel
 
 from loader.columns import COLUMNS, fill_columns
-from tests.trainer.trainer_datasets import EOS, SEQ_LEN, TINY_MODEL, VOCAB_SIZE, random_rows
+from tests.datasets import EOS
+from tests.trainer.trainer_datasets import SEQ_LEN, TINY_MODEL, VOCAB_SIZE, random_rows
 from trainer.model import ModelPlan, use_cross_entropy, whole_model
 
 NUM_EXAMPLES = 8

@@ -1,0 +1,51 @@
+"""The lines a run says before its first step: data, where it goes on, and how a step is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from loader import Loader
+from manifests.manifest import Dataset
+from trainer.config import TrainConfig
+from trainer.parallel import Ranks
+from trainer.progress import Progress
+
+
+def data(say: Callable[[str], None], dataset: Dataset) -> None:
+    manifest = dataset.manifest
+    digest, seq_len = manifest.digest[:19], manifest.example.seq_len
+    splits = ", ".join(f"{name} {split.num_examples:,}" for name, split in sorted(manifest.splits.items()))
+    say(f"data: {manifest.name} {manifest.version} ({digest}), examples of {seq_len} tokens: {splits}")
+    validation = manifest.splits.get("validation")
+    if validation is None or not validation.num_examples:
+        say("validation: skipped, the manifest has no validation examples")
+
+
+def start(say: Callable[[str], None], folder: Path | None, progress: Progress, notes: list[str]) -> None:
+    if folder is None:
+        say("starting from step 0")
+        return
+    say(f"resumed from {folder}: step {progress.step}, {progress.examples_consumed:,} examples consumed")
+    for note in notes:
+        say(note)
+
+
+def batch(
+    say: Callable[[str], None], config: TrainConfig, loader: Loader, dataset: Dataset, ranks: Ranks, num_steps: int
+) -> None:
+    seq_len, rows = dataset.manifest.example.seq_len, loader.rows_per_step * ranks.world_size
+    filler = rows - loader.state_dict()["global_batch"]
+    say(
+        f"tokens per step: {ranks.world_size} ranks x micro-batch {config.micro_batch} x accumulation"
+        f" {loader.micro_batches_per_step} x seq_len {seq_len} = {rows * seq_len:,}"
+        + (
+            f" ({filler} of the {rows} rows are filler: give ranks x micro_batch that divides global_batch)"
+            if filler
+            else ""
+        )
+    )
+    say(
+        f"steps: {num_steps:,} of {loader.steps_per_epoch:,} an epoch, on {ranks.world_size} x {ranks.device.type},"
+        f" {config.precision}"
+    )
