@@ -112,7 +112,7 @@ def _fork(request: dict[str, Any], rank: int) -> int:
 
         kill, stop = request["kill"], request["stop"]
         if kill is not None and kill["rank"] == rank:
-            arm(kill["point"], kill["nth"])
+            arm(kill["point"], kill["nth"], kill.get("delay_s", 0.0))
         if stop is not None and stop["rank"] == rank:
             ask_to_stop(stop["call"], stop["nth"])
         module, _, function = request["call"].partition(":")
