@@ -59,15 +59,15 @@ def drill(run: Path, *, num_steps: int, launch: Sequence[str]) -> Drill:
     folder.mkdir()
     config = folder / "config.yaml"
     config.write_text(json.dumps(_config(facts["config"], num_steps)), encoding="utf-8")  # YAML holds JSON
-    command = [*(launch or _launch(facts["world_size"])), str(TRAIN), "--manifest", facts["manifest_url"]]
+    command = [*(launch or launch_command(facts["world_size"])), str(TRAIN), "--manifest", facts["manifest_url"]]
     command += ["--config", str(config)]
 
     whole, resumed = folder / "whole", folder / "resumed"
-    lines = _run(command, whole)
+    lines = run_command_to_end(command, whole)
     source, target = (files.folder_of(where / "checkpoints", num_steps) for where in (whole, resumed))
     shutil.copytree(source, target, copy_function=os.link)
     shutil.copy(whole / "metrics.jsonl", resumed / "metrics.jsonl")
-    _run(command, resumed)
+    run_command_to_end(command, resumed)
 
     timeline = {where: read_events(where / "timeline.jsonl") for where in (whole, resumed)}
     return Drill(
@@ -101,12 +101,14 @@ def _config(config: dict[str, Any], num_steps: int) -> dict[str, Any]:
     }
 
 
-def _launch(world_size: int) -> list[str]:
+def launch_command(world_size: int) -> list[str]:
+    """What stands before trainer/train.py for so many ranks on this machine."""
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world_size)]
     return [sys.executable, *(torchrun if world_size > 1 else [])]
 
 
-def _run(command: Sequence[str], output: Path) -> list[str]:
+def run_command_to_end(command: Sequence[str], output: Path) -> list[str]:
+    """The lines of a run into `output`. Raises UserError where it fails; what it said is kept beside."""
     whole = [*command, "--set", f"output={output}"]
     done = subprocess.run(whole, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
