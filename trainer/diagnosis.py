@@ -24,7 +24,7 @@ RECENT = 500
 class Diagnosis:
     """Seconds a step, means over the newest steps but for p50 and p95. exchange: None where it was not measured.
 
-    save, evaluation: spread over all steps. lost: share of all time that went into restarts (repeated, down, start).
+    save, evaluation: spread over all steps. lost: share of all time that steps made again and time between attempts took.
     """
 
     num_steps: int
@@ -66,7 +66,7 @@ def diagnose(rows: Sequence[Mapping[str, Any]], spent: Seconds, exchange: float 
         exchange=exchange,
         save=spent.save / len(rows),
         evaluation=spent.evaluation / len(rows),
-        lost=(spent.repeated + spent.down + spent.start) / spent.total if spent.total else 0.0,
+        lost=(spent.repeated + spent.down) / spent.total if spent.total else 0.0,
     )
 
 
@@ -124,5 +124,5 @@ def lines(found: Diagnosis) -> Iterator[str]:
     yield "beside the steps, a step"
     yield f"  {'held by checkpoints':32}{found.save:10.4f} s {found.save / found.seconds:7.1%}"
     yield f"  {'validation':32}{found.evaluation:10.4f} s {found.evaluation / found.seconds:7.1%}"
-    yield f"restarts took {found.lost:.1%} of all time"
+    yield f"steps made again and time between attempts: {found.lost:.1%} of all time"
     yield verdict(found)

@@ -16,7 +16,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,10 +107,12 @@ def launch_command(world_size: int) -> list[str]:
     return [sys.executable, *(torchrun if world_size > 1 else [])]
 
 
-def run_command_to_end(command: Sequence[str], output: Path) -> list[str]:
+def run_command_to_end(command: Sequence[str], output: Path, environment: Mapping[str, str] | None = None) -> list[str]:
     """The lines of a run into `output`. Raises UserError where it fails; what it said is kept beside."""
     whole = [*command, "--set", f"output={output}"]
-    done = subprocess.run(whole, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        whole, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=environment
+    )
     if done.returncode != 0:
         (output.parent / f"{output.name}.log").write_text(done.stdout, encoding="utf-8")
         raise UserError(

@@ -8,6 +8,7 @@ RUN is read for its configuration. Runs of a few steps go to RUN/scaling and are
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -49,10 +50,12 @@ def scaling(run: Path, *, ranks: Sequence[int], num_steps: int) -> list[Measured
     folder.mkdir()
     config = folder / "config.yaml"
     config.write_text(json.dumps(_config(facts["config"], num_steps)), encoding="utf-8")  # YAML holds JSON
+    # torchrun gives each of several ranks one thread; a rank alone would take all cores, and no comparison be left.
+    environment = {"OMP_NUM_THREADS": "1", **os.environ}
     rows = {}
     for number in sorted(set(ranks)):
         command = [*launch_command(number), str(TRAIN), "--manifest", facts["manifest_url"], "--config", str(config)]
-        run_command_to_end(command, folder / str(number))
+        run_command_to_end(command, folder / str(number), environment)
         rows[number] = [row for row in read_rows(folder / str(number) / "metrics.jsonl") if row["step"] > _WARM_UP]
     measured = compare(rows)
     (run / "scaling.json").write_text(json.dumps([asdict(one) for one in measured], indent=2) + "\n", encoding="utf-8")
