@@ -24,7 +24,8 @@ RECENT = 500
 class Diagnosis:
     """Seconds a step, means over the newest steps but for p50 and p95. exchange: None where it was not measured.
 
-    save, evaluation: spread over all steps. lost: share of all time that steps made again and time between attempts took.
+    save, evaluation: spread over all steps. lost: share of all time that steps made again and pauses between attempts
+    took.
     """
 
     num_steps: int

@@ -147,8 +147,8 @@ def leave(code: int) -> NoReturn:
 
 def grid(config: MeshConfig, world_size: int) -> tuple[int, int]:
     """(replicate, shard), what was left open filled in. Raises ConfigError when the product is not the world."""
-    replicate = config.replicate or max(1, world_size // (config.shard or world_size))
-    shard = config.shard if config.shard is not None else world_size // replicate
+    replicate = config.replicate if config.replicate is not None else max(1, world_size // (config.shard or world_size))
+    shard = config.shard if config.shard is not None else max(1, world_size // replicate)
     if replicate * shard != world_size:
         raise ConfigError(
             "mesh",
