@@ -15,8 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from manifests.errors import UserError
-from trainer.commands.drill import TRAIN, launch_command, run_command_to_end
+from trainer.commands.trial import Trial, run_to_end
 from trainer.journal import read_rows
 from trainer.observer import quantile
 
@@ -42,24 +41,17 @@ class Measured:
 
 def scaling(run: Path, *, ranks: Sequence[int], num_steps: int) -> list[Measured]:
     """Raises UserError where RUN is no run or one of the trials fails."""
-    if not (run / "run.json").is_file():
-        raise UserError(f"{run}: no run.json in it; give the output folder of a run")
-    facts = json.loads((run / "run.json").read_text(encoding="utf-8"))
-    folder = run / "scaling"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    config = folder / "config.yaml"
-    config.write_text(json.dumps(_config(facts["config"], num_steps)), encoding="utf-8")  # YAML holds JSON
+    trial = Trial.of(run, "scaling", lambda config: _config(config, num_steps))
     # torchrun gives each of several ranks one thread; a rank alone would take all cores, and no comparison be left.
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
     rows = {}
     for number in sorted(set(ranks)):
-        command = [*launch_command(number), str(TRAIN), "--manifest", facts["manifest_url"], "--config", str(config)]
-        run_command_to_end(command, folder / str(number), environment)
-        rows[number] = [row for row in read_rows(folder / str(number) / "metrics.jsonl") if row["step"] > _WARM_UP]
+        output = trial.folder / str(number)
+        run_to_end(trial.command(num_ranks=number), output, environment)
+        rows[number] = [row for row in read_rows(output / "metrics.jsonl") if row["step"] > _WARM_UP]
     measured = compare(rows)
     (run / "scaling.json").write_text(json.dumps([asdict(one) for one in measured], indent=2) + "\n", encoding="utf-8")
-    shutil.rmtree(folder)
+    shutil.rmtree(trial.folder)
     return measured
 
 
