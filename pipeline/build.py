@@ -16,7 +16,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -46,11 +46,12 @@ from manifests.manifest import (
 from manifests.shard import ExampleFormat
 from pipeline import base as continued
 from pipeline import quarantine, report, runtime
+from pipeline.balance import check_documents, check_tokens, settle_ledger
 from pipeline.checks import check_places, check_version, existing_version
 from pipeline.config import BuildConfig, describe_config, determining, from_arguments, load_config
 from pipeline.inputs import SPLIT_FILE_BYTES, Inputs
 from pipeline.ledger import Ledger, LedgerError
-from pipeline.plan import SplitPlan, num_buckets_for
+from pipeline.plan import num_buckets_for
 from pipeline.runs import RunLayout
 from pipeline.runtime import BuildError, Runtime
 from pipeline.stages.deduplicate import deduplicate, what_is_missed
@@ -258,42 +259,6 @@ def make_manifest(
         code=code_facts(),
         built=built,
     )
-
-
-def settle_ledger(read: Ledger, dropped: Sequence[tuple[str, str, int, int]]) -> Ledger:
-    """The finished ledger: what reading kept, less what deduplication dropped. It balances, or LedgerError says by how
-    much.
-    """
-    ledger = read.copy()
-    for source, kind, num_documents, num_bytes in dropped:
-        ledger.move(source, "kept", f"{kind}_duplicate", num_documents, num_bytes)
-    ledger.check()
-    return ledger
-
-
-def check_documents(encoded: Encoded, ledger: Ledger) -> None:
-    """Every document that the ledger calls kept was encoded; LedgerError says by how much not."""
-    for source, num_documents in sorted(encoded.num_documents.items()):
-        kept = ledger.documents(source, "kept")
-        if num_documents != kept:
-            raise LedgerError(
-                f"source {source}: {kept} documents kept, {num_documents} encoded: {num_documents - kept:+d}"
-            )
-
-
-def check_tokens(encoded: Encoded, plans: Mapping[str, SplitPlan], splits: Mapping[str, Split]) -> None:
-    """Every token encoded stands in a shard or was dropped by a named rule; LedgerError says by how much not.
-
-    Padding is no token: with best_fit nothing is dropped, and concat drops less than a row a split.
-    """
-    in_shards = sum(split.num_tokens for split in splits.values())
-    tails = sum(plan.num_dropped_tokens for plan in plans.values())
-    tokens = sum(encoded.num_tokens.values())
-    if tokens != in_shards + tails:
-        raise LedgerError(
-            f"{tokens} tokens encoded, {in_shards} in shards and {tails} dropped as concat_tail:"
-            f" {tokens - in_shards - tails:+d}"
-        )
 
 
 def remove_orphans(manifest: Manifest, root: str) -> None:

@@ -60,10 +60,9 @@ class EncodeTask:
 
 def encode_documents(task: EncodeTask) -> Summary:
     """Write the unit's runs; say what each holds."""
-    encoder = _Encoder(task)
-    runs = _Runs(task)
     kept = kept_rows(task.dropped_url, task.file)
-    encoder.sample_every(int(np.count_nonzero(kept)))
+    encoder = _Encoder(task, int(np.count_nonzero(kept)))
+    runs = _Runs(task)
     totals = dict.fromkeys(("num_documents", "num_copies", "num_tokens", "num_undrawn", "undrawn_bytes"), 0)
     with open_parquet(task.file.url) as parquet:
         start = 0
@@ -126,18 +125,15 @@ class _Runs:
 
 
 class _Encoder:
-    """The engine, held against the reference on documents evenly spaced through the task."""
+    """The engine, held against the reference on NUM_SAMPLED documents evenly spaced through the task."""
 
-    def __init__(self, task: EncodeTask) -> None:
+    def __init__(self, task: EncodeTask, num_documents: int) -> None:
         self._task = task
-        self._step = self._num_encoded = 0
+        self._step = max(1, -(-num_documents // NUM_SAMPLED))
+        self._num_encoded = 0
         self.engines = open_in_worker(task.rules.tokenizer)
         self.num_by_reference = 0
         """Documents that the fast engine gave up on."""
-
-    def sample_every(self, num_documents: int) -> None:
-        """Spread the sample over so many documents."""
-        self._step = max(1, -(-num_documents // NUM_SAMPLED))
 
     def encode(self, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
         """Tokens of a batch and their offsets, without EOS and BOS; BuildError where the engines differ."""
