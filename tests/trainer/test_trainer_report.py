@@ -121,7 +121,7 @@ def test_the_command_writes_the_page_and_refuses_what_is_no_run(
 ) -> None:
     assert main(["report", str(tmp_path)]) == 2
     assert capsys.readouterr().err == (
-        f"trainer report: {tmp_path} holds no timeline.jsonl: give the output folder of a run\n"
+        f"python -m trainer: {tmp_path} holds no timeline.jsonl: give the output folder of a run\n"
     )
     (tmp_path / "timeline.jsonl").write_text("".join(json.dumps(event) + "\n" for event in KILLED_ONCE))
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(values) + "\n" for values in ROWS))
