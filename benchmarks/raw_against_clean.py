@@ -68,7 +68,7 @@ def _list(name: str, _number: int, file: str) -> list[str]:
 
 
 def _issue(name: str, _number: int, _file: str) -> list[str]:
-    path = name.removeprefix("https://github.com/")
+    path = name.removeprefix("https://github.com/").replace("ietf-tapswg/api-drafts", "taps-api/drafts")  # moved since
     return ["ietf:" + path.replace("/issues/", "#").replace("/pull/", "#")]
 
 
