@@ -17,7 +17,7 @@ from pipeline.readers import Limits, Records
 from pipeline.redaction import chosen_rules, redact
 from pipeline.transforms import clean
 
-SCHEMA = pa.schema([("id", pa.large_string()), ("text", pa.large_string())])
+SCHEMA = pa.schema([("id", pa.large_string()), ("text", pa.large_string()), ("date", pa.int64())])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,8 @@ def identities(records: Records, file_name: str) -> pa.ChunkedArray:
 def found(records: Records, file_name: str) -> tuple[pa.Table, int]:
     """The batch's documents by SCHEMA, named by `identities`, and how many had null for a text."""
     text = records.documents["text"]
-    table = pa.table({"id": identities(records, file_name), "text": text}, schema=SCHEMA)
+    columns = {"id": identities(records, file_name), "text": text, "date": records.documents["date"]}
+    table = pa.table(columns, schema=SCHEMA)
     return (table.filter(pc.is_valid(text)), text.null_count) if text.null_count else (table, 0)
 
 
