@@ -50,6 +50,22 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
+def _diagnose(options: argparse.Namespace) -> int:
+    from trainer import diagnosis
+    from trainer.commands import diagnose
+
+    sys.stdout.writelines(line + "\n" for line in diagnosis.lines(diagnose.look(options.folder)))
+    return 0
+
+
+def _scaling(options: argparse.Namespace) -> int:
+    from trainer.commands import scaling
+
+    measured = scaling.scaling(options.folder, ranks=options.ranks, num_steps=options.steps)
+    sys.stdout.writelines(line + "\n" for line in scaling.lines(measured))
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = OneLineParser(prog="python -m trainer", description="Looks at a run. To train: trainer/train.py --help")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=OneLineParser, dest="command")
@@ -96,6 +112,27 @@ def _parser() -> argparse.ArgumentParser:
     report.set_defaults(run=_report)
     report.add_argument("folder", type=Path, metavar="RUN", help="the output folder of a run")
     report.add_argument("--to", type=Path, metavar="FILE", help="the page; default: RUN/report.html")
+
+    diagnose = commands.add_parser(
+        "diagnose",
+        help="what a run's time goes to, what limits it, what to try first",
+        description="Splits the newest steps of a run into their parts and says in one sentence what limits it.",
+        epilog="example: python -m trainer diagnose runs/support-v1",
+    )
+    diagnose.set_defaults(run=_diagnose)
+    diagnose.add_argument("folder", type=Path, metavar="RUN", help="the output folder of a run")
+
+    scaling = commands.add_parser(
+        "scaling",
+        help="the same step on 1, 2, 4 ... ranks: what more ranks bring",
+        description="Trains some steps of RUN's configuration on each number of ranks on this machine, at one global"
+        " batch, and prints E = T1 / (N x TN).",
+        epilog="example: python -m trainer scaling runs/support-v1 --ranks 1 2 4 8",
+    )
+    scaling.set_defaults(run=_scaling)
+    scaling.add_argument("folder", type=Path, metavar="RUN", help="the output folder of a run")
+    scaling.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4], metavar="N", help="default: 1 2 4")
+    scaling.add_argument("--steps", type=int, default=10, metavar="N", help="measured, after 3 of warm-up; default: 10")
     return parser
 
 

@@ -31,6 +31,10 @@ def row(facts: StepFacts) -> dict[str, Any]:
         "batch_digest": facts.batch_digest,
         "seconds": facts.seconds,
         "data_wait_s": facts.data_wait_s,
+        "slowest_data_wait_s": facts.slowest_data_wait_s,
+        "forward_s": facts.forward_s,
+        "backward_s": facts.backward_s,
+        "update_s": facts.update_s,
         "skipped": not facts.applied,
         "num_skipped": facts.num_skipped,
     }

@@ -57,6 +57,13 @@ class Ranks:
         dist.all_reduce(tensor, group=self.group)
         return [int(value) for value in tensor]
 
+    def each(self, values: Sequence[int]) -> list[list[int]]:
+        """Every rank's whole numbers, equally many, in rank order; through host memory as well."""
+        mine = torch.tensor(values, dtype=torch.int64)
+        all_of_them = [torch.empty_like(mine) for _ in range(self.world_size)]
+        dist.all_gather(all_of_them, mine, group=self.group)
+        return [[int(value) for value in tensor] for tensor in all_of_them]
+
     def share(self, value: Any) -> Any:
         """Rank 0's value on every rank; what other ranks pass is ignored."""
         box = [value if self.is_first else None]

@@ -54,10 +54,11 @@ def train(run: Run, stop: StopSignal) -> int:
         run.watchdog.beat()
         started = time.perf_counter()
         data = run.stream.next()
-        # One small exchange a step: the tokens the loss is divided by, who was asked to stop, and rank 0's clock.
-        num_tokens, num_stops, save_is_due = ranks.sum(
-            [data.num_labels, stop.asked, ranks.is_first and run.checkpoints.is_due_by_time]
-        )
+        # One small exchange a step: the tokens the loss is divided by, who was asked to stop, rank 0's clock, and how
+        # many microseconds each waited for data.
+        save_is_due_here = ranks.is_first and run.checkpoints.is_due_by_time
+        told = ranks.each([data.num_labels, stop.asked, save_is_due_here, round(1e6 * data.wait_s)])
+        num_tokens, num_stops, save_is_due, _ = map(sum, zip(*told, strict=True))
         if num_stops or save_is_due:
             run.save(must=bool(num_stops))
         if num_stops:
@@ -89,6 +90,10 @@ def train(run: Run, stop: StopSignal) -> int:
             data_wait_s=data.wait_s,
             applied=result.applied,
             num_skipped=run.progress.num_skipped,
+            slowest_data_wait_s=max(wait for *_, wait in told) / 1e6,
+            forward_s=result.phases.forward,
+            backward_s=result.phases.backward,
+            update_s=result.phases.update,
             model_flops=run.flops_per_token * run.tokens_in_batch,
             peak_flops=run.peak_flops,
             memory_peak_bytes=memory_peak_bytes(ranks.device),

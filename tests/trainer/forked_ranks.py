@@ -75,7 +75,8 @@ def _free_port() -> int:
 def _serve() -> None:
     import transformers
 
-    import trainer.train  # noqa: F401 - imported once, for all ranks to come
+    import loader.kernel  # noqa: F401 - imported once, for all ranks to come
+    import trainer.train  # noqa: F401
 
     # What `from_config` of a Llama imports on its first call.
     transformers.AutoModelForCausalLM.from_config(
@@ -111,7 +112,7 @@ def _fork(request: dict[str, Any], rank: int) -> int:
 
         kill, stop = request["kill"], request["stop"]
         if kill is not None and kill["rank"] == rank:
-            arm(kill["point"], kill["nth"])
+            arm(kill["point"], kill["nth"], kill.get("delay_s", 0.0))
         if stop is not None and stop["rank"] == rank:
             ask_to_stop(stop["call"], stop["nth"])
         module, _, function = request["call"].partition(":")

@@ -11,32 +11,32 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
 # (event, what its path must fit), in the order of a save. The run's folder of copies must be called remote.
 POINTS: dict[str, tuple[str, str]] = {
-    "begin": ("open", r"checkpoints/step-\d+\.tmp/state\.json$"),
     "write": ("open", r"checkpoints/step-\d+\.tmp/__\d+_0\.distcp$"),
     "metadata": ("open", r"checkpoints/step-\d+\.tmp/\.metadata\.tmp$"),
-    "metadata-rename": ("os.rename", r"checkpoints/step-\d+\.tmp/\.metadata$"),
-    "random-state": ("open", r"checkpoints/step-\d+\.tmp/rng-\d+\.pt$"),
     "list": ("open", r"checkpoints/step-\d+\.tmp/files\.json$"),
     "rename": ("os.rename", r"checkpoints/step-\d+$"),
-    "rotation": ("os.rename", r"checkpoints/step-\d+\.removed\.tmp$"),
-    "rotation-half-way": ("shutil.rmtree", r"checkpoints/step-\d+\.removed\.tmp$"),
+    "rotation": ("shutil.rmtree", r"checkpoints/step-\d+\.removed\.tmp$"),
     "upload": ("os.rename", r"remote/step-\d+/__\d+_0\.distcp$"),
-    "upload-list": ("os.rename", r"remote/step-\d+/files\.json$"),
     "pointer": ("os.rename", r"remote/latest\.json$"),
-    "remote-rotation": ("os.remove", r"remote/step-\d+/files\.json$"),
 }
 _CHANGES = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "shutil.rmtree")
 
 
-def arm(point: str, nth: int = 1) -> None:
-    """Kill this process when it comes to `point` for the `nth` time: "staging", a name of POINTS, or "change"."""
+def arm(point: str, nth: int, delay_s: float = 0.0) -> None:
+    """Kill this process when it comes to `point` for the `nth` time: "staging", a name of POINTS, "change", or "step".
+
+    delay_s: after the beginning of a "step".
+    """
     if point == "staging":
         _kill_in_staging(nth)
+    elif point == "step":
+        _in_call("trainer.train:train_step", nth, lambda: threading.Timer(delay_s, _kill).start())
     elif point == "change":
         sys.addaudithook(_hook(nth, _changes))
     else:
@@ -47,16 +47,20 @@ def arm(point: str, nth: int = 1) -> None:
 
 def ask_to_stop(call: str, nth: int) -> None:
     """SIGTERM to this process and its children when `call`, module:function, is made for the `nth` time."""
+    _in_call(call, nth, lambda: os.killpg(0, signal.SIGTERM))
+
+
+def _in_call(call: str, nth: int, act: Callable[[], None]) -> None:
     module_name, _, name = call.partition(":")
     module = importlib.import_module(module_name)
     original, calls = getattr(module, name), itertools.count(1)
 
-    def stop_and_go_on(*arguments: Any, **options: Any) -> Any:
+    def act_and_go_on(*arguments: Any, **options: Any) -> Any:
         if next(calls) == nth:
-            os.killpg(0, signal.SIGTERM)
+            act()
         return original(*arguments, **options)
 
-    setattr(module, name, stop_and_go_on)
+    setattr(module, name, act_and_go_on)
 
 
 def _kill() -> None:

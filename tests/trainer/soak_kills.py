@@ -1,11 +1,13 @@
 """Twenty SIGKILLs at random moments of one run, which must end as if none had happened.
 
-    python -m tests.trainer.soak_kills [--kills 20] [--steps 400] [--ranks 2] [--seed 0]
+    python -m tests.trainer.soak_kills [--torchrun] [--kills 20] [--steps 400] [--ranks 2] [--seed 0]
 
-Not a test of the suite: it takes minutes. Each kill hits a rank (torchrun --max-restarts starts all ranks again) or
-torchrun itself (a supervisor, here this script, starts the command again) at a random step, a random moment later.
-Prints each kill and where the run went on, then compares every metric and the exported weights, bit for bit, with an
-unbroken run of as many ranks. Exit code: 0 equal, 1 not.
+Not a test of the suite: it takes minutes. Each kill hits a random rank at a random step, a random moment later; saves
+are in flight most of the time. This script is the supervisor that starts the command again. Ranks are forked
+(forked_ranks.py), which costs a second a start; with --torchrun they are torchrun's, which restarts killed ranks in
+place, and is killed itself as often as one of them: ten times as slow. Prints each kill and where the run went on, then
+compares every metric and the exported weights, bit for bit, with an unbroken run of as many ranks. Exit code: 0 equal,
+1 not.
 """
 
 import argparse
@@ -19,10 +21,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.trainer.forked_ranks import ForkedRanks
 from tests.trainer.trainer_datasets import write_dataset
-from tests.trainer.trainer_processes import TrainingProcess, figures
+from tests.trainer.trainer_processes import TrainingProcess, figures, train_arguments
+from trainer import checkpoint_files as files
 
-# A save is in flight most of the time, and half of the kills come within one.
 _LONGEST_DELAY_S = 0.3
 # No kill after the last step: that would be another test.
 _SPARED = 40
@@ -30,9 +33,11 @@ _SPARED = 40
 
 def main() -> int:
     options = _options()
-    settings = (
+    chance = random.Random(options.seed)
+    steps = sorted(chance.sample(range(2, options.steps - _SPARED), options.kills))
+    settings: tuple[str, ...] = (
         "global_batch=8",
-        "micro_batch=2",
+        "micro_batch=4",
         f"steps={options.steps}",
         "lr=1e-3",
         "checkpoint.steps=3",
@@ -41,34 +46,78 @@ def main() -> int:
     )
     with tempfile.TemporaryDirectory(prefix="shardmill-soak-") as folder:
         root = Path(folder)
-        manifest = write_dataset(root / "data")
+        manifest, forked = write_dataset(root / "data"), ForkedRanks()
         _say(f"unbroken: {options.steps} steps on {options.ranks} ranks")
-        unbroken = TrainingProcess(manifest, root / "unbroken", *settings, torchrun=_launch(options))
-        assert unbroken.finish() == 0, unbroken.lines
-        _broken_run(manifest, root, settings, options)
+        arguments = train_arguments(manifest, root / "unbroken", *settings)
+        codes, lines = forked.run(arguments, root / "log", ranks=options.ranks)
+        assert not any(codes), lines
+        settings = (*settings, f"checkpoint.remote={root / 'remote'}")
+        if options.torchrun:
+            _kill_under_torchrun(manifest, root / "broken", settings, steps, chance, options)
+        else:
+            _kill_forked(forked, manifest, root, settings, steps, chance, options)
+        forked.close()
         return _verdict(root / "unbroken", root / "broken", options)
 
 
-def _broken_run(manifest: str, root: Path, settings: tuple[str, ...], options: argparse.Namespace) -> None:
-    chance = random.Random(options.seed)
-    steps = sorted(chance.sample(range(2, options.steps - _SPARED), options.kills))
-    arguments = (manifest, root / "broken", *settings, f"checkpoint.remote={root / 'remote'}")
-    process = TrainingProcess(*arguments, torchrun=_launch(options))
+def _kill_forked(
+    forked: ForkedRanks,
+    manifest: str,
+    root: Path,
+    settings: tuple[str, ...],
+    steps: list[int],
+    chance: random.Random,
+    options: argparse.Namespace,
+) -> None:
+    output, log = root / "broken", root / "log"
+    arguments = train_arguments(manifest, output, *settings)
     for number, step in enumerate(steps, start=1):
-        while _number(process.wait_for("step ")) < step:
+        rank, delay_s = chance.randrange(options.ranks), chance.uniform(0, _LONGEST_DELAY_S)
+        kill = {"point": "step", "nth": max(1, step - _newest(output)), "rank": rank, "delay_s": delay_s}
+        codes, lines = forked.run(arguments, log, ranks=options.ranks, kill=kill)
+        assert codes[rank] == -signal.SIGKILL, lines
+        assert 0 not in codes, lines
+        last = max((_number(line) for line in lines if line.startswith("step ")), default=0)
+        _tell(number, f"rank {rank}", delay_s, last, _newest(output))
+    codes, lines = forked.run(arguments, log, ranks=options.ranks)
+    assert not any(codes), lines
+
+
+def _newest(output: Path) -> int:
+    root = output / "checkpoints"
+    whole = (step for step in files.steps_in(root) if files.fault(files.folder_of(root, step), thorough=True) is None)
+    return max(whole, default=0)
+
+
+def _kill_under_torchrun(
+    manifest: str,
+    output: Path,
+    settings: tuple[str, ...],
+    steps: list[int],
+    chance: random.Random,
+    options: argparse.Namespace,
+) -> None:
+    # --max-restarts: more than there are kills.
+    launch = ["--standalone", "--nproc-per-node", str(options.ranks), "--max-restarts", str(2 * options.kills)]
+    process = TrainingProcess(manifest, output, *settings, torchrun=launch)
+    for number, step in enumerate(steps, start=1):
+        while (last := _number(process.wait_for("step "))) < step:
             pass
         delay_s = chance.uniform(0, _LONGEST_DELAY_S)
         time.sleep(delay_s)
         victim = chance.choice(["torchrun", *range(options.ranks)])
         if victim == "torchrun":
             process.send(signal.SIGKILL)
-            process = TrainingProcess(*arguments, torchrun=_launch(options))
+            process = TrainingProcess(manifest, output, *settings, torchrun=launch)
         else:
             os.kill(process.ranks()[victim], signal.SIGKILL)
-        went_on = process.wait_for("resumed from", "starting from")
-        name = victim if victim == "torchrun" else f"rank {victim}"
-        _say(f"kill {number:2}: {name:8} {delay_s:.2f} s after step {step:3}; on from step {_number(went_on)}")
+        went_on = _number(process.wait_for("resumed from", "starting from"))
+        _tell(number, victim if victim == "torchrun" else f"rank {victim}", delay_s, last, went_on)
     assert process.finish() == 0, process.lines[-40:]
+
+
+def _tell(number: int, victim: str, delay_s: float, last: int, went_on: int) -> None:
+    _say(f"kill {number:2}: {victim:8} {delay_s:.2f} s into a step; last line of step {last:3}; on from step {went_on}")
 
 
 def _number(line: str) -> int:
@@ -81,12 +130,6 @@ def _number(line: str) -> int:
 def _say(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
-
-
-def _launch(options: argparse.Namespace) -> list[str]:
-    """`--max-restarts`: more than there are kills."""
-    restarts = ["--max-restarts", str(2 * options.kills), "--shutdown-timeout", "5"]
-    return ["--standalone", "--nproc-per-node", str(options.ranks), *restarts]
 
 
 def _verdict(unbroken: Path, broken: Path, options: argparse.Namespace) -> int:
@@ -107,6 +150,7 @@ def _verdict(unbroken: Path, broken: Path, options: argparse.Namespace) -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--torchrun", action="store_true", help="torchrun's ranks and restarts; torchrun is killed too")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--ranks", type=int, default=2)

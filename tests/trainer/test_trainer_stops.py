@@ -13,7 +13,7 @@ from trainer.signals import EXIT_RESUME_ME
 
 SETTINGS = (
     "global_batch=8",
-    "micro_batch=1",
+    "micro_batch=2",
     "steps=20",
     "lr=1e-3",
     "validation.every_steps=4",

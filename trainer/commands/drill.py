@@ -9,24 +9,19 @@ RUN itself is only read. What a passed drill wrote is removed; a failed one leav
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manifests.errors import UserError
 from trainer import checkpoint_files as files
+from trainer.commands.trial import Trial, run_to_end
 from trainer.journal import read_rows
 from trainer.timeline import read_events
 
-TRAIN = Path(__file__).resolve().parents[1] / "train.py"
 # What both runs must have in common to the last bit; the other figures are times.
 _EXACT = ("step", "loss", "lr", "grad_norm", "num_tokens", "examples_consumed", "batch_digest")
 _SAVED = re.compile(r"saved .*/step-(\d+) \([\d,.]+ MB in ([\d.]+) s\)")
@@ -51,23 +46,15 @@ def drill(run: Path, *, num_steps: int, launch: Sequence[str]) -> Drill:
 
     Raises UserError where RUN is no run, or one of the two runs fails.
     """
-    if not (run / "run.json").is_file():
-        raise UserError(f"{run}: no run.json in it; give the output folder of a run")
-    facts = json.loads((run / "run.json").read_text(encoding="utf-8"))
-    folder = run / "drill"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    config = folder / "config.yaml"
-    config.write_text(json.dumps(_config(facts["config"], num_steps)), encoding="utf-8")  # YAML holds JSON
-    command = [*(launch or _launch(facts["world_size"])), str(TRAIN), "--manifest", facts["manifest_url"]]
-    command += ["--config", str(config)]
+    trial = Trial.of(run, "drill", lambda config: _config(config, num_steps))
+    folder, command = trial.folder, trial.command(launch)
 
     whole, resumed = folder / "whole", folder / "resumed"
-    lines = _run(command, whole)
+    lines = run_to_end(command, whole)
     source, target = (files.folder_of(where / "checkpoints", num_steps) for where in (whole, resumed))
     shutil.copytree(source, target, copy_function=os.link)
     shutil.copy(whole / "metrics.jsonl", resumed / "metrics.jsonl")
-    _run(command, resumed)
+    run_to_end(command, resumed)
 
     timeline = {where: read_events(where / "timeline.jsonl") for where in (whole, resumed)}
     return Drill(
@@ -99,22 +86,6 @@ def _config(config: dict[str, Any], num_steps: int) -> dict[str, Any]:
         "checkpoint": {**config["checkpoint"], **checkpoint},
         "validation": {"every_steps": None},
     }
-
-
-def _launch(world_size: int) -> list[str]:
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world_size)]
-    return [sys.executable, *(torchrun if world_size > 1 else [])]
-
-
-def _run(command: Sequence[str], output: Path) -> list[str]:
-    whole = [*command, "--set", f"output={output}"]
-    done = subprocess.run(whole, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode != 0:
-        (output.parent / f"{output.name}.log").write_text(done.stdout, encoding="utf-8")
-        raise UserError(
-            f"{shlex.join(whole)} exited with {done.returncode}; what it said is in {output.parent / output.name}.log"
-        )
-    return done.stdout.splitlines()
 
 
 def _rows(output: Path, after: int) -> dict[int, list[Any]]:

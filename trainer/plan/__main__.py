@@ -8,12 +8,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from transformers import AutoConfig
 
-from manifests.command_line import OneLineParser
+from manifests.command_line import OneLineParser, end_process
 from manifests.errors import UserError
 from manifests.manifest import load
 from trainer.hardware import PEAK_FLOPS_16_BIT
@@ -45,7 +46,7 @@ examples:
 """
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """The command; a wrong request is one line on standard error and exit code 2."""
     options = _parser().parse_args(arguments)
     try:
@@ -170,4 +171,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    end_process(main)
