@@ -46,14 +46,22 @@ def seconds(text: str | None) -> int | None:
         # Of what is no date, email's parser raises the other three.
         except (ValueError, OverflowError, TypeError, IndexError):
             continue
-        return ((found if found.tzinfo is not None else found.replace(tzinfo=UTC)) - _EPOCH) // _SECOND
+        return _inside(((found if found.tzinfo is not None else found.replace(tzinfo=UTC)) - _EPOCH) // _SECOND)
     return _from_number(text) if number is not None else None
 
 
 def _from_number(text: str) -> int | None:
     whole, _, fraction = text.partition(".")
-    value = int(whole) - (whole.startswith("-") and fraction.strip("0") != "")
-    return value if _FIRST <= value <= _LAST else None
+    return _inside(int(whole) - (whole.startswith("-") and fraction.strip("0") != ""))
+
+
+def _inside(found: int) -> int | None:
+    return found if _FIRST <= found <= _LAST else None
+
+
+def spelled(date: int) -> str:
+    """A date for people: 2024-03-05T07:15:00Z."""
+    return (_EPOCH + date * _SECOND).replace(tzinfo=None).isoformat() + "Z"
 
 
 def of_texts(texts: pa.LargeStringArray) -> pa.Int64Array:

@@ -18,6 +18,7 @@ from manifests import storage
 from manifests.canonical import fingerprint
 from manifests.errors import UserError
 from manifests.inputs import INPUTS_SCHEMA
+from pipeline import texts
 from pipeline.config import BuildConfig, SourceConfig, resolved_filters
 from pipeline.documents import (
     DocumentsFile,
@@ -25,7 +26,6 @@ from pipeline.documents import (
 )
 from pipeline.inputs import InputFile, Inputs, find_inputs, group_inputs
 from pipeline.ledger import Ledger
-from pipeline.readers import Fields
 from pipeline.readers.parts import Part
 from pipeline.readers.survey import Survey
 from pipeline.runtime import Runtime, Unit, short
@@ -109,8 +109,7 @@ def _unit(
     build_url: str,
 ) -> Unit:
     filters = tuple(resolved_filters(config, source))
-    dated = config.dedup.keep == "newest"
-    fields = Fields(text=source.text, id=source.id, date=source.date if dated else None, dated=dated)
+    fields = texts.fields_of(config, source)
     settings: list[Any] = [
         [[file.name, file.url, file.num_bytes, file.identity] for file in group],
         [source.name, source.format, dataclasses.asdict(fields), source.encoding, source.markup],
