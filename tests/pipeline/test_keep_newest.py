@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from manifests.errors import UserError
+from pipeline.build import Host, build
 from pipeline.checks import check_dates
 from pipeline.config import BuildConfig, parse
 from pipeline.stages.read import Read, find_all_inputs, read, undated_in_words
@@ -16,10 +17,13 @@ from tests.pipeline.dedup_corpus import (
     Dates,
     Document,
     config_for,
+    decisions_of,
     dropped_of,
     mixed_corpus,
     plain_decisions,
+    rows_of,
     run,
+    values_for,
 )
 from tests.pipeline.inline_runtime import InlineRuntime
 from tests.pipeline.small_parts import SMALL_PARTS
@@ -70,6 +74,31 @@ def test_exact_and_near_decisions_are_those_of_plain_python_in_any_order_and_any
         monkeypatch.setattr(module, name, value)
     config = config_for(tmp_path / "two", corpus[::-1], 7, dates=dates, keep="newest", near=SURE)
     assert run(config, backwards=True).decisions == expected
+
+
+def test_what_the_base_version_holds_stays_though_a_new_document_is_newer(tmp_path: Path) -> None:
+    words = [f"слово{n}" for n in range(40)]
+    old, changed = " ".join(words), " ".join([*words, "ещё"])
+    versions = (
+        ("v1", [("a", "old", old)], {("a", "old"): 5}),
+        ("v2", [("a", "copy", old), ("a", "late", changed), ("a", "later", "другое")], {("a", "late"): 9}),
+    )
+    for version, corpus, dates in versions:
+        values = {
+            **values_for(tmp_path / version, corpus, files=1, dates=dates, keep="newest"),
+            "output": str(tmp_path / "data"),
+            "version": version,
+            "base": "v1.json" if version == "v2" else None,
+            "example": {"seq_len": 2},
+            "validation": {"fraction": 0.0},
+        }
+        runtime = InlineRuntime(build_url=f"{tmp_path}/data/.build")
+        build(parse(values), runtime, Host(workers=1, ray="none"), lambda _line: None)
+    rows = decisions_of(rows_of(str(tmp_path / "data" / "duplicates" / "v2")))
+    assert {key: value[:3] for key, value in rows.items()} == {
+        ("a", "copy"): ("a", "old", "exact"),
+        ("a", "late"): ("a", "old", "near"),
+    }
 
 
 def read_of(config: BuildConfig) -> Read:
