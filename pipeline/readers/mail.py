@@ -94,7 +94,7 @@ def _texts(part: Message, left: list[int]) -> list[str]:
     content = part.get_payload(decode=True)
     text = decoded(content if isinstance(content, bytes) else b"", part.get_content_charset("us-ascii"))
     if kind == "text/html":
-        return [text_of(text, may_be_page=False)]
+        return [text_of(text)]
     if kind in ("text/enriched", "text/richtext"):
         return [_MARK.sub(lambda found: found[1] or "", _PARAMETER.sub("", text))]
     return [text]

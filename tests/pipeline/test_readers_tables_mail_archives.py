@@ -109,6 +109,22 @@ def test_a_page_gives_its_text_in_its_own_encoding(tmp_path):
         assert "Заголовок" in text
         assert "Второй, x²." in text
         assert "x()" not in text
+        assert "меню" not in text
+
+
+def test_a_page_keeps_what_is_not_marked_as_navigation(tmp_path):
+    page = (
+        '<html><body><ul class="docnav"><li><a href="p">Prev</a></ul><h1>About<a class="headerlink" href="#">¶</a></h1>'
+        '<ul><li><a href="a">one</a></li><li><a href="b">two</a></li></ul><div class="sidebar"><p>A box.</p></div>'
+        '<label for="t">Linux</label><label>macOS</label><textarea>your words</textarea><select><option>no</select>'
+        "<button>Go</button><footer>(c) us</footer></body></html>"
+    )
+    [(_, text)], _ = read(tmp_path / "a.html", page.encode())
+    assert " ".join(text.split()) == "About • one • two A box. Linux macOS your words (c) us"
+
+
+def test_a_page_of_nothing_but_navigation_is_no_page_without_text(tmp_path):
+    assert read(tmp_path / "a.html", b"<html><body><nav>Chapter 1</nav></body></html>") == ([(None, "Chapter 1")], [])
 
 
 def test_a_fragment_of_html_gives_all_its_text(tmp_path):
@@ -134,6 +150,10 @@ def test_a_page_nested_without_end_is_read_in_bounded_time(tmp_path):
     documents, bad = read(tmp_path / "a.html", b"<html>" + b"<div>" * 200_000 + b"deep")
     assert time.monotonic() - started < 20
     assert (documents, bad) == ([(None, "deep")], [])
+
+
+def test_a_page_of_millions_of_tags_is_refused_before_the_parser_takes_gigabytes(tmp_path):
+    assert read(tmp_path / "a.html", b"<html>" + b"<i>x" * 2_000_000) == ([], [("the whole file", "too_many_tags")])
 
 
 MAIL = (
