@@ -44,7 +44,9 @@ class DedupConfig:
     """Which duplicates are removed."""
 
     exact: bool = setting("whether documents with equal text are removed (white space aside)", True)
-    keep: Literal["smallest_id", "longest"] = setting(
-        "of duplicates from sources of equal priority: the longest text first, or smallest_id at once", "smallest_id"
+    keep: Literal["smallest_id", "longest", "newest"] = setting(
+        "of duplicates from sources of equal priority: the longest text first, the newest (sources.N.date), or"
+        " smallest_id at once",
+        "smallest_id",
     )
     near: NearConfig = setting("near duplicates: MinHash, then exact similarity", NearConfig)

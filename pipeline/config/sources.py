@@ -43,6 +43,11 @@ class SourceConfig:
     id: str | None = setting(
         "the field that holds the id; a record without it, or null here: its place is its id", "id"
     )
+    date: str | None = setting(
+        "the field that says when the record was written (ISO 8601, RFC 2822, seconds since 1970), for dedup.keep:"
+        " newest; of mails their header says it",
+        None,
+    )
     encoding: str | None = setting(
         "character set of files without a byte-order mark: cp1251, koi8-r, ...; guess: told from a text file's bytes"
         " where they are no UTF-8; null: UTF-8",
@@ -71,6 +76,7 @@ class SourceConfig:
             "a character set that Python knows (cp1251, koi8-r, utf-16-le, ...), guess, or null for UTF-8",
         )
         check(self.id != "", "id", self.id, "a field's name, or null for ids by place")
+        check(self.date != "", "date", self.date, "a field's name, or null for no dates")
         check(
             0 < self.weight <= MAX_WEIGHT,
             "weight",

@@ -96,6 +96,8 @@ def determining(config: BuildConfig) -> dict[str, Any]:
     for source in sorted(config.sources, key=lambda item: item.name):
         entry = as_plain(source)
         del entry["paths"], entry["preset"]
+        if config.dedup.keep != "newest":
+            del entry["date"]  # nobody looks at it
         if source.clean is None:
             del entry["clean"]  # the common one, said once
         entry["filters"] = [{name: as_plain(chosen)} for name, chosen in resolved_filters(config, source)]
