@@ -18,11 +18,15 @@ from loader.residency import most_bytes_held
 
 @dataclass(frozen=True, kw_only=True)
 class SourceNeed:
-    """What a source's lanes need: its order, the bytes to fetch by shard, and the windows open at once."""
+    """What a source's lanes need: its order, the bytes to fetch by shard, and the windows open at once in an epoch.
+
+    open_epochs: epochs of the source open at once: more than one in a mixture alone, whose batches cross a source's end.
+    """
 
     order: SplitOrder
     shard_num_bytes: np.ndarray
     open_windows: int
+    open_epochs: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +84,11 @@ def lanes_by_rank(ranks: range, world_size: int, source_lanes: Sequence[int]) ->
 
 def _needs(sources: Sequence[SourceNeed], num_lanes: Sequence[int], ahead: int) -> tuple[int, ...]:
     return tuple(
-        most_bytes_held(source.order, count, source.shard_num_bytes, source.open_windows + ahead)
+        min(
+            # Every epoch lays the shards in another order, so what two hold at once may have nothing in common.
+            source.open_epochs
+            * most_bytes_held(source.order, count, source.shard_num_bytes, source.open_windows + ahead),
+            int(source.shard_num_bytes.sum()),
+        )
         for source, count in zip(sources, num_lanes, strict=True)
     )

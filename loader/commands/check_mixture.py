@@ -94,6 +94,7 @@ def checked(
                     order=source,
                     shard_num_bytes=num_bytes,
                     open_windows=most_touched(elements, source.window_length) + ahead,
+                    open_epochs=most_touched(elements, source.lane_length),
                 )
                 for source, num_bytes in zip(order.sources, file_bytes, strict=True)
             ],
