@@ -71,6 +71,18 @@ def divided(
     return Budget(needed=mine, limits=limits, node_needed=node_needed)
 
 
+def most_needed_by_a_node(
+    sources: Sequence[SourceNeed], world_size: int, ranks_per_node: int, source_lanes: Sequence[int]
+) -> int:
+    """The bytes that `divided` asks of the node that needs most: where W does not divide L, nodes own unequal lanes."""
+    nodes = [
+        lanes_by_rank(ranks_of_node(first, world_size, ranks_per_node), world_size, source_lanes).values()
+        for first in range(0, world_size, ranks_per_node)
+    ]
+    needs = {counts: sum(_needs(sources, counts, ahead=0)) for counts in {counts for node in nodes for counts in node}}
+    return max(sum(needs[counts] for counts in node) for node in nodes)
+
+
 def lanes_by_rank(ranks: range, world_size: int, source_lanes: Sequence[int]) -> dict[int, tuple[int, ...]]:
     """How many lanes of each source each rank owns, the lanes of all sources standing in one line."""
     starts = np.cumsum([0, *source_lanes])

@@ -63,8 +63,8 @@ class Fetcher:
 
     Local shards are given in place. Others are downloaded into `cache`, of which this holds at most `limit_bytes`.
     verify_local: hashes local shards too, ahead of need, each once. mask_bad: a shard that stays bad is given as None,
-    so that its rows become filler, where otherwise it is an error. open_windows: the most that the batches in flight lie
-    in; so far ahead of `passed` a shard may be waited for.
+    so that its rows become filler, where otherwise it is an error. open_windows: the most that the batches in flight
+    lie in; so far ahead of `passed` a shard may be waited for.
     """
 
     def __init__(
