@@ -20,7 +20,7 @@ from loader.residency import most_bytes_held
 class SourceNeed:
     """What a source's lanes need: its order, the bytes to fetch by shard, and the windows open at once in an epoch.
 
-    open_epochs: epochs of the source open at once: more than one in a mixture alone, whose batches cross a source's end.
+    open_epochs: epochs of the source open at once: above one in a mixture alone, whose batches cross a source's end.
     """
 
     order: SplitOrder
