@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from loader.mixture import check_alike
 from loader.order import OrderError, RunShape
 from loader.trace import TraceRequest, trace_lines
+from loader.workers import batches_in_flight
 from manifests import Dataset, load
 from manifests.command_line import OneLineParser, end_process, run_command
 
@@ -50,8 +51,16 @@ def _check(options: argparse.Namespace) -> Iterator[str]:
     from loader.commands import check, check_mixture
 
     _at_least_1(world_size=options.world_size, nodes=options.nodes)
+    _at_least_0(num_workers=options.num_workers, num_ahead=options.num_ahead)
     datasets, weights = _data(options)
-    run = {"split": options.split, "shape": _shape(options), "world_size": options.world_size, "nodes": options.nodes}
+    run = {
+        "split": options.split,
+        "shape": _shape(options),
+        "world_size": options.world_size,
+        "nodes": options.nodes,
+        # Of batches that are a rank's whole step; smaller ones take less.
+        "steps_in_flight": batches_in_flight(options.num_workers, options.num_ahead, is_staged=options.staged),
+    }
     if weights:
         return check_mixture.lines(check_mixture.checked(datasets, weights, **run))
     return check.lines(check.checked(datasets[0], **run))
@@ -76,8 +85,8 @@ def _bench(options: argparse.Namespace) -> Iterator[str]:
             lanes=options.lanes,
             window_shards=options.window_shards,
             seed=options.seed,
-            num_workers=options.workers,
-            num_ahead=options.ahead,
+            num_workers=options.num_workers,
+            num_ahead=options.num_ahead,
             cache_dir=options.cache_dir,
             cache_bytes=options.cache_bytes,
             columns=columns,
@@ -91,8 +100,7 @@ def _peek(options: argparse.Namespace) -> Iterator[str]:
     from loader.commands import peek
 
     _at_least_1(rows=options.rows, width=options.width)
-    if options.step < 0:
-        raise OrderError(f"--step is {options.step}; give 0 or more")
+    _at_least_0(step=options.step)
     return peek.lines(
         *_data(options),
         split=options.split,
@@ -135,6 +143,12 @@ def _at_least_1(**values: int) -> None:
             raise OrderError(f"--{name.replace('_', '-')} is {value}; give 1 or more")
 
 
+def _at_least_0(**values: int) -> None:
+    for name, value in values.items():
+        if value < 0:
+            raise OrderError(f"--{name.replace('_', '-')} is {value}; give 0 or more")
+
+
 def _shape(options: argparse.Namespace) -> RunShape:
     return RunShape(
         global_batch=options.global_batch,
@@ -173,6 +187,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_order(check, _check)
     _add_world(check)
     check.add_argument("--nodes", type=int, default=1, metavar="N", help="machines; default: %(default)s")
+    _add_making(check)
+    check.add_argument(
+        "--staged", action="store_true", help="the run gives the loader device=cuda or pin_memory: one batch more"
+    )
 
     bench = commands.add_parser(
         "bench",
@@ -182,8 +200,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_order(bench, _bench)
     bench.add_argument("--seconds", type=float, default=5.0, metavar="S", help="how long; default: %(default)s")
-    bench.add_argument("--workers", type=int, default=0, metavar="N", help="worker processes; default: %(default)s")
-    bench.add_argument("--ahead", type=int, default=2, metavar="N", help="batches a thread makes ahead; default: 2")
+    _add_making(bench)
     bench.add_argument("--columns", metavar="NAMES", help="with commas; default: all four")
     bench.add_argument("--cache-dir", metavar="DIR", help="for shards in object storage; default: the loader's own")
     bench.add_argument("--cache-bytes", type=int, metavar="BYTES", help="its limit; default: what the run needs")
@@ -216,6 +233,20 @@ def _add_order(command: argparse.ArgumentParser, lines_of: Callable[[argparse.Na
     command.add_argument("--lanes", type=int, metavar="L", help="lanes; default: the global batch")
     command.add_argument(
         "--window-shards", type=int, default=1, metavar="K", help="shuffle window; default: %(default)s"
+    )
+
+
+def _add_making(command: argparse.ArgumentParser) -> None:
+    """How a rank makes batches, by the loader's own names."""
+    command.add_argument(
+        "--num-workers", type=int, default=0, metavar="N", help="worker processes a rank; default: %(default)s"
+    )
+    command.add_argument(
+        "--num-ahead",
+        type=int,
+        default=2,
+        metavar="N",
+        help="batches a thread makes ahead, without workers; default: %(default)s",
     )
 
 

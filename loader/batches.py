@@ -1,14 +1,13 @@
-"""Plans -> dicts of tensors, in this process or in worker processes. The only module of the loader that knows torch.
+"""Plans -> dicts of tensors, in this process or in worker processes. With staging.py, the only module that knows torch.
 
     plans -> rows.py: where the rows lie -> columns.py, straight into a batch's memory (buffers.py) -> tensors
 
-Where a device is named, batches go there ahead of need: through pinned memory, on a stream of their own.
+Where a device is named, batches go there ahead of need: staging.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -25,11 +24,11 @@ from loader.columns import (
 )
 from loader.plans import MicroBatchPlan, RowsOf, Stretch
 from loader.rows import RowReader
+from loader.staging import Batch, Copied, HostRing, copied_to
 from loader.workers import PLANS_PER_WORKER, made_in_order
 from manifests.errors import UserError
 from manifests.shard import ExampleFormat
 
-Batch = dict[str, torch.Tensor]
 # What a worker is sent: a slot, a stretch's files where they are new, and the two columns of a plan's rows; its window.
 Task = tuple[int, "tuple[RowsOf, ...] | None", bytes, bytes, int]
 TokenDtype = torch.dtype
@@ -80,19 +79,30 @@ class BatchMaker:
             self._columns += ("document_ids",)
         self._dtype = dtype
         self._pin_memory = pin_memory or on_cuda
-        self._device = device
+        self._on_cuda, self._device = on_cuda, device
 
     def batches(self, plans: Iterable[MicroBatchPlan], num_rows: int, num_workers: int) -> Iterator[Batch | Copied]:
         """The batches of the plans, each of `num_rows` rows, in order, made here or by worker processes.
 
-        Each is for `received`, in the thread that uses it.
+        Workers are forked now, in the calling thread, though the batches may be taken in another. Each is for
+        `received`, in the thread that uses it.
         """
-        made = self._made_by_workers(plans, num_rows, num_workers) if num_workers else self._made_here(plans, num_rows)
+        ring = HostRing(lambda: self._pinned(num_rows)) if self._on_cuda else None
+        # Batches for the consumer are torch's to pool: it knows which copies to a device are still reading them.
+        host = ring.take if ring else (lambda: self._pinned(num_rows)) if self._pin_memory else None
+        made = (
+            self._made_by_workers(plans, num_rows, num_workers, host)
+            if num_workers
+            else self._made_here(plans, num_rows, host)
+        )
         if CUMULATIVE_LENGTHS in self._asked:
             made = self._with_lengths(made)
-        if self._device is None or self._device.type == "cpu":
-            return made
-        return _on_device(made, self._device)
+        return copied_to(self._device, made, ring) if ring and self._device else made
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether batches are copied on from the memory that workers fill."""
+        return self._pin_memory
 
     def _with_lengths(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         for batch in batches:
@@ -105,15 +115,17 @@ class BatchMaker:
         """Gives up the files that are mapped. Not while batches are made."""
         self._reader.forget()
 
-    def _made_here(self, plans: Iterable[MicroBatchPlan], num_rows: int) -> Iterator[Batch]:
+    def _made_here(
+        self, plans: Iterable[MicroBatchPlan], num_rows: int, host: Callable[[], Batch] | None
+    ) -> Iterator[Batch]:
         places_of, fill = self._reader.places, self._filler.fill
-        if self._pin_memory:
-            # torch pools pinned memory itself, and knows which copies to a device are still reading it.
+        if host:
             for plan in plans:
-                batch = self._pinned(num_rows)
+                batch = host()
                 columns = ColumnMemory.of({name: tensor.numpy() for name, tensor in batch.items()})
                 fill(places_of(plan.stretch), plan.first, plan.num_examples, num_rows, columns)
                 yield batch
+                del batch
             return
         buffers = self._buffers(num_rows)
         for plan in plans:
@@ -124,7 +136,9 @@ class BatchMaker:
             # Nothing here refers to the batch while the next one is made, or its slot would not be free.
             del batch
 
-    def _made_by_workers(self, plans: Iterable[MicroBatchPlan], num_rows: int, num_workers: int) -> Iterator[Batch]:
+    def _made_by_workers(
+        self, plans: Iterable[MicroBatchPlan], num_rows: int, num_workers: int, host: Callable[[], Batch] | None
+    ) -> Iterator[Batch]:
         buffers = self._buffers(num_rows, num_shared=num_workers * PLANS_PER_WORKER + _SLOTS_OF_CONSUMER)
         reader = RowReader(self._example)  # each worker's own, once it is forked
         self.load_kernel()
@@ -156,15 +170,21 @@ class BatchMaker:
             self._filler.fill(places, 0, len(stretch.file_of_row), num_rows, buffers.columns(slot))
             return slot
 
-        for slot in made_in_order(tasks(), fill, num_workers):
-            batch = _tensors(buffers.lent(slot))
-            if self._pin_memory:
-                pinned = self._pinned(num_rows)
-                for name, tensor in batch.items():
-                    pinned[name].copy_(tensor)
-                batch = pinned
-            yield batch
-            del batch
+        filled = made_in_order(tasks(), fill, num_workers)
+
+        def batches() -> Iterator[Batch]:
+            for slot in filled:
+                batch = _tensors(buffers.lent(slot))
+                if host:
+                    staged = host()
+                    for name, tensor in batch.items():
+                        staged[name].copy_(tensor)
+                    batch = staged
+                    del staged
+                yield batch
+                del batch
+
+        return batches()
 
     def load_kernel(self) -> None:
         """Before processes are forked that should have it."""
@@ -207,45 +227,3 @@ def device_named(device: str | torch.device | None) -> torch.device | None:
 def _tensors(arrays: dict[str, np.ndarray]) -> Batch:
     # Each tensor, and every view of it, refers to its array: that is how a slot is known to be free again.
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
-
-
-def _on_device(batches: Iterator[Batch], device: torch.device) -> Iterator[Copied]:
-    """Batches copied to a CUDA device on a stream of their own, one ahead of the consumer's.
-
-    The pinned memory copied from is not used again before the copy is done: torch's host allocator sees to that.
-    """
-    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    ahead: Copied | None = None
-    for batch in batches:
-        with torch.cuda.stream(stream):
-            copied = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
-            done = stream.record_event()
-        if ahead is not None:
-            yield ahead
-        ahead = Copied(copied, done, device)
-    if ahead is not None:
-        yield ahead
-
-
-@dataclass(frozen=True)
-class Copied:
-    """A batch on its way to a device."""
-
-    batch: Batch
-    done: torch.cuda.Event
-    device: torch.device
-
-
-def received(made: Batch | Copied) -> Batch:
-    """What `BatchMaker.batches` gave, for the thread that uses it.
-
-    That thread's stream waits for the copy, and is known to use its memory: which stream is current differs by thread,
-    so this is not for the one that makes batches ahead.
-    """
-    if not isinstance(made, Copied):
-        return made
-    consumer = torch.cuda.current_stream(made.device)
-    consumer.wait_event(made.done)
-    for tensor in made.batch.values():
-        tensor.record_stream(consumer)
-    return made.batch

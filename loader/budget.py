@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from loader.cache import CacheError
+from loader.mixture import MixtureOrder, sources_of
 from loader.order import SplitOrder, owned_lanes
-from loader.residency import most_bytes_held
+from loader.residency import most_bytes_held, most_touched
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,24 @@ class SourceNeed:
     shard_num_bytes: np.ndarray
     open_windows: int
     open_epochs: int = 1
+
+
+def source_needs(
+    order: SplitOrder | MixtureOrder, shard_num_bytes: Sequence[np.ndarray], steps_in_flight: int
+) -> list[SourceNeed]:
+    """What each source needs while `steps_in_flight` steps are on their way or in work. shard_num_bytes: by source."""
+    is_mixture = isinstance(order, MixtureOrder)
+    # A mixture's source gives each lane at most q elements a step as well, but may begin in the middle of one.
+    elements = steps_in_flight * order.shape.lane_batch + is_mixture
+    return [
+        SourceNeed(
+            order=source,
+            shard_num_bytes=num_bytes,
+            open_windows=most_touched(elements, source.window_length),
+            open_epochs=most_touched(elements, source.lane_length) if is_mixture else 1,
+        )
+        for source, num_bytes in zip(sources_of(order), shard_num_bytes, strict=True)
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +91,19 @@ def divided(
 
 
 def most_needed_by_a_node(
-    sources: Sequence[SourceNeed], world_size: int, ranks_per_node: int, source_lanes: Sequence[int]
+    sources: Sequence[SourceNeed], world_size: int, ranks_per_node: int, source_lanes: Sequence[int], *, ahead: int
 ) -> int:
-    """The bytes that `divided` asks of the node that needs most: where W does not divide L, nodes own unequal lanes."""
+    """The bytes that `divided` asks of the node that needs most: where W does not divide L, nodes own unequal lanes.
+
+    ahead: windows fetched in front of the open ones.
+    """
     nodes = [
         lanes_by_rank(ranks_of_node(first, world_size, ranks_per_node), world_size, source_lanes).values()
         for first in range(0, world_size, ranks_per_node)
     ]
-    needs = {counts: sum(_needs(sources, counts, ahead=0)) for counts in {counts for node in nodes for counts in node}}
+    needs = {
+        counts: sum(_needs(sources, counts, ahead=ahead)) for counts in {counts for node in nodes for counts in node}
+    }
     return max(sum(needs[counts] for counts in node) for node in nodes)
 
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from loader.budget import SourceNeed, divided, lanes_by_rank, ranks_of_node
+from loader.budget import divided, lanes_by_rank, ranks_of_node, source_needs
 from loader.cache import ShardCache
 from loader.counters import Counters
 from loader.fetch import Fetcher
-from loader.mixture import MixtureOrder, blocks_of, lanes_of_rank, order_of
-from loader.order import RunShape, SplitOrder, rows_per_rank
+from loader.mixture import MixtureOrder, blocks_of, lanes_of_rank, order_of, sources_of
+from loader.order import RunShape, rows_per_rank
 from loader.plans import MicroBatchPlan, RowsOf, StepBlock, Stretch
 from loader.position import Position
 from loader.residency import most_touched
@@ -33,14 +33,15 @@ InFlight = tuple[tuple[int, ...], int]
 class Here:
     """The facts of this process: nothing in it changes a global batch.
 
-    num_ahead: micro-batches made in front of the consumer. cache_bytes: the limit of the node's cache folder.
+    num_in_flight: micro-batches planned and not yet done with (workers.py). cache_bytes: the limit of the
+    node's cache folder.
     """
 
     rank: int
     world_size: int
     ranks_per_node: int
     micro_batch: int | None
-    num_ahead: int
+    num_in_flight: int
     cache_dir: Path
     cache_bytes: int | None
     verify_local: bool
@@ -66,7 +67,7 @@ class Feed:
         self._tables, self._here, self._counters = tuple(tables), here, counters
         self.order = order_of([table.num_examples for table in tables], weights, shape)
         mixture = self.order if isinstance(self.order, MixtureOrder) else None
-        self._orders = (self.order,) if isinstance(self.order, SplitOrder) else self.order.sources
+        self._orders = sources_of(self.order)
         self._first_shards = mixture.first_shards if mixture else (0,)
         self.lanes = lanes_of_rank(self.order, here.rank, here.world_size)
         self._source_lanes = mixture.owned(self.lanes) if mixture else [self.lanes]
@@ -76,18 +77,8 @@ class Feed:
         self.micro_batch = here.micro_batch or rows
         self.micro_batches_per_step = -(-rows // self.micro_batch)
 
-        steps_in_flight = most_touched(here.num_ahead + 1, self.micro_batches_per_step)
-        # A mixture's source gives each lane at most q elements a step as well, but may begin in the middle of one.
-        elements_in_flight = steps_in_flight * shape.lane_batch + (1 if mixture else 0)
-        needs = [
-            SourceNeed(
-                order=order,
-                shard_num_bytes=table.bytes_to_fetch,
-                open_windows=most_touched(elements_in_flight, order.window_length),
-                open_epochs=most_touched(elements_in_flight, order.lane_length) if mixture else 1,
-            )
-            for order, table in zip(self._orders, tables, strict=True)
-        ]
+        steps_in_flight = most_touched(here.num_in_flight, self.micro_batches_per_step)
+        needs = source_needs(self.order, [table.bytes_to_fetch for table in tables], steps_in_flight)
         # Of the run: what must be had while the oldest batch in flight is not yet done with.
         self._open_windows = [need.open_windows * need.open_epochs for need in needs]
         ranks = ranks_of_node(here.rank, here.world_size, here.ranks_per_node)

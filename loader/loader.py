@@ -15,12 +15,12 @@ import weakref
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
-from loader.batches import INT64, Batch, BatchDataset, BatchMaker, TokenDtype, device_named, received
+from loader.batches import INT64, BatchDataset, BatchMaker, TokenDtype, device_named
 from loader.columns import COLUMNS
 from loader.counters import Counters
 from loader.feed import Feed, Here, InFlight
@@ -28,7 +28,8 @@ from loader.mixture import MixtureOrder, check_alike
 from loader.order import OrderError, RunShape
 from loader.position import Position, Walk, resumed
 from loader.shards import ShardTable, first_change
-from loader.workers import PLANS_PER_WORKER, made_ahead
+from loader.staging import Batch, received
+from loader.workers import batches_in_flight, made_ahead, made_by_thread
 from manifests import Dataset, fingerprint, load
 
 logger = logging.getLogger(__name__)
@@ -99,8 +100,17 @@ class Loader:
         datasets = [one if isinstance(one, Dataset) else load(os.fspath(one)) for one, _ in given]
         self._weights = [weight for _, weight in given] if isinstance(manifest, Mapping) else []
         check_alike(datasets)
+        _check_whole(
+            rank=rank,
+            world_size=world_size,
+            micro_batch=micro_batch,
+            num_workers=num_workers,
+            cache_bytes=cache_bytes,
+            ranks_per_node=ranks_per_node,
+            num_ahead=num_ahead,
+        )
         if ranks_per_node is None:
-            ranks_per_node = int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
+            ranks_per_node = _local_world_size(world_size)
         _check_counts(
             rank=rank,
             world_size=world_size,
@@ -113,17 +123,6 @@ class Loader:
             raise OrderError(f"bad_shards is {bad_shards!r}; give 'error' or 'mask'")
         self._tables = [ShardTable(dataset=dataset, split=split) for dataset in datasets]
         self._num_workers, self._num_ahead, self._lanes_asked = num_workers, num_ahead, lanes
-        self._here = Here(
-            rank=rank,
-            world_size=world_size,
-            ranks_per_node=ranks_per_node,
-            micro_batch=micro_batch,
-            num_ahead=num_workers * PLANS_PER_WORKER if num_workers else num_ahead + bool(num_ahead),
-            cache_dir=Path(cache_dir) if cache_dir is not None else _default_cache_dir(),
-            cache_bytes=cache_bytes,
-            verify_local=verify_local,
-            mask_bad=bad_shards == "mask",
-        )
         first = datasets[0].manifest
         self._make = BatchMaker(
             first.example,
@@ -132,6 +131,17 @@ class Loader:
             dtype,
             pin_memory=pin_memory,
             device=device_named(device),
+        )
+        self._here = Here(
+            rank=rank,
+            world_size=world_size,
+            ranks_per_node=ranks_per_node,
+            micro_batch=micro_batch,
+            num_in_flight=batches_in_flight(num_workers, num_ahead, is_staged=self._make.is_staged),
+            cache_dir=Path(cache_dir) if cache_dir is not None else _default_cache_dir(),
+            cache_bytes=cache_bytes,
+            verify_local=verify_local,
+            mask_bad=bad_shards == "mask",
         )
         self._counters = Counters()
         # Not a reference: an iteration whose consumer is gone should end, and it refers to much.
@@ -184,13 +194,15 @@ class Loader:
             lanes_are_free=self._lanes_asked is None,
             what_changed=lambda: None if self._weights else first_change(self._tables[0], saved.manifest),
         )
-        self._end_iteration()
+        feed = self._feed
         if position.lanes != self._position.lanes:
-            shape = replace(self._feed.shape, num_lanes=position.lanes)
+            shape = replace(feed.shape, num_lanes=position.lanes)
             feed = Feed(self._tables, self._weights, shape, self._here, self._counters)
+        walk = Walk(position, feed.order)
+        self._end_iteration()
+        if feed is not self._feed:
             self._feed.close()
-            self._feed = feed
-        self._walk = Walk(position, self._feed.order)
+        self._feed, self._walk = feed, walk
 
     def close(self) -> None:
         """Ends an iteration and gives up the cache. Not needed at the end of a program."""
@@ -258,9 +270,9 @@ class Loader:
         """Batches number worker, worker + num_workers, ... from the position to the end of its epoch, made here."""
         in_flight: deque[InFlight] = deque()
         feed = self._feed
-        if num_workers > self._here.num_ahead:
+        if num_workers >= self._here.num_in_flight:
             # Between two batches of one worker lie those of all others, whose shards it must be able to hold as well.
-            here = replace(self._here, num_ahead=num_workers)
+            here = replace(self._here, num_in_flight=num_workers + 1)
             feed = Feed(self._tables, self._weights, feed.shape, here, self._counters)
         plans = islice(feed.plans(self._position, in_flight), worker, None, num_workers)
         for batch in self._make.batches(plans, feed.micro_batch, 0):
@@ -287,9 +299,11 @@ class Loader:
         # The batches being made. No file of theirs is given up before the consumer asks for more.
         in_flight: deque[InFlight] = deque()
         # Worker processes are forked before the first plan is drawn, so before the fetcher has a thread or a lock.
-        made = partial(self._make.batches, feed.plans(start, in_flight), feed.micro_batch, self._num_workers)
-        ahead = self._num_ahead if not self._num_workers else 0
-        for batch in made_ahead(made, ahead, feed.interrupt) if ahead else made():
+        made = self._make.batches(feed.plans(start, in_flight), feed.micro_batch, self._num_workers)
+        ahead = made_by_thread(self._num_workers, self._num_ahead, is_staged=self._make.is_staged)
+        if ahead:
+            made = made_ahead(made, ahead, feed.interrupt)
+        for batch in made:
             counters.batches += 1
             counters.rows += in_flight[0][1]
             yield received(batch)
@@ -301,11 +315,16 @@ class Loader:
         used = self.steps_per_epoch * self._feed.shape.global_batch
         if isinstance(order, MixtureOrder):
             logger.info(
-                "epoch %d of a mixture of %d sources: %d steps of %d examples",
+                "epoch %d of a mixture of %d sources: %d steps of %d examples; left over at its end, and in no lane in "
+                "an epoch of the source's own: %s",
                 epoch,
                 len(self._tables),
                 self.steps_per_epoch,
                 self._feed.shape.global_batch,
+                ", ".join(
+                    f"{left} and {outside} of {table.dataset.url}"
+                    for left, outside, table in zip(order.left_over(epoch), order.in_no_lane, self._tables, strict=True)
+                ),
             )
             return
         logger.info(
@@ -317,6 +336,21 @@ class Loader:
             order.num_examples,
             self._tables[0].split,
         )
+
+
+def _check_whole(**values: object) -> None:
+    for name, value in values.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, Integral)):
+            raise OrderError(f"{name} is {value!r}; give a whole number")
+
+
+def _local_world_size(world_size: int) -> int:
+    text = os.environ.get("LOCAL_WORLD_SIZE", str(world_size))
+    if not text.isdecimal():
+        raise OrderError(
+            f"LOCAL_WORLD_SIZE is {text!r}; set it to the number of ranks on a node, or give ranks_per_node"
+        )
+    return int(text)
 
 
 def _check_counts(

@@ -12,7 +12,8 @@
    counted through the source's own epochs: a source that is used up begins again, in another order.
 4. A batch's rows stand by source, lane and element. The lanes of all sources stand in one line, which the ranks divide
    as in order.py, rule 5.
-5. An epoch of the mixture is as many examples as all sources hold together, rounded down to a multiple of L.
+5. An epoch of the mixture is as many examples as all sources hold together, rounded down to a multiple of L. Where
+   L < B, fewer than B are left over at its end: each source passes over its part of them.
 
 Worked example: weights 3 and 1, B = L = 2: p_1 = 3/4, so C_1 = 0, 1, 3, 4, 6 and C_2 = 0, 1, 1, 2, 2 after 0 .. 4
 batches; source 0 has ceil(1.5) = 2 lanes, source 1 ceil(0.5) = 1. Three lanes where two were asked for: of three ranks,
@@ -131,6 +132,21 @@ class MixtureOrder:
     def steps_per_epoch(self) -> int:
         return self.epoch_length // self.shape.global_batch
 
+    @property
+    def in_no_lane(self) -> tuple[int, ...]:
+        """Of each source, how many examples an epoch of its own leaves out: fewer than it has lanes."""
+        return tuple(source.num_examples - source.epoch_length for source in self.sources)
+
+    def left_over(self, epoch: int) -> list[int]:
+        """Of each source, how many elements lie behind the last whole batch of an epoch: none where B is L.
+
+        Fewer than B together. The next epoch begins behind them.
+        """
+        begin = epoch * self.epoch_length
+        used = self.counts(begin + self.steps_per_epoch * self.shape.global_batch)
+        passed = self.counts(begin + self.epoch_length)
+        return [end - last for end, last in zip(passed, used, strict=True)]
+
     def steps_left(self, examples_consumed: int) -> int:
         return max(0, self.epoch_length - examples_consumed) // self.shape.global_batch
 
@@ -231,6 +247,11 @@ def order_of(
     if weights:
         return MixtureOrder(shard_num_examples=tuple(shard_num_examples), weights=tuple(weights), shape=shape)
     return SplitOrder(shard_num_examples=shard_num_examples[0], shape=shape)
+
+
+def sources_of(order: SplitOrder | MixtureOrder) -> tuple[SplitOrder, ...]:
+    """The order of each source; the order itself where it is of one."""
+    return order.sources if isinstance(order, MixtureOrder) else (order,)
 
 
 def lanes_of_rank(order: SplitOrder | MixtureOrder, rank: int, world_size: int) -> range:

@@ -105,6 +105,11 @@ class SplitOrder:
         """Global batches of a whole epoch: floor(floor(N / L) / q)."""
         return self.lane_length // self.shape.lane_batch
 
+    @property
+    def epoch_length(self) -> int:
+        """Examples in the lanes of an epoch: L * floor(N / L)."""
+        return self.lane_length * self.shape.num_lanes
+
     def steps_left(self, examples_consumed: int) -> int:
         """Global batches from a position inside an epoch to the epoch's end."""
         return max(0, self.lane_length - examples_consumed // self.shape.num_lanes) // self.shape.lane_batch

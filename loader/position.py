@@ -23,6 +23,10 @@ class PositionError(UserError):
 class StepsLeft(Protocol):
     """What a position asks of an order."""
 
+    @property
+    def epoch_length(self) -> int:
+        """Examples in the lanes of an epoch."""
+
     def steps_left(self, examples_consumed: int) -> int:
         """Global batches from a position inside an epoch to the epoch's end."""
 
@@ -86,9 +90,17 @@ class Position:
 
 
 class Walk:
-    """A position that a training loop moves: a step is an addition, the Position is made when somebody asks for it."""
+    """A position that a training loop moves: a step is an addition, the Position is made when somebody asks for it.
+
+    Raises PositionError for a start beyond the end of an epoch.
+    """
 
     def __init__(self, start: Position, order: StepsLeft) -> None:
+        if start.examples_consumed > order.epoch_length:
+            raise PositionError(
+                f"examples_consumed is {start.examples_consumed} in the saved state, but {start.lanes} lanes of this "
+                f"split hold {order.epoch_length} examples an epoch; take another saved state"
+            )
         self._order = order
         self._begin(start)
 

@@ -24,6 +24,8 @@ from manifests.errors import UserError
 
 # Plans on their way per worker, beside the one being consumed: one being made, one waiting.
 PLANS_PER_WORKER = 2
+# Batches that a thread copies on, in front of the consumer, from the memory that workers fill.
+STAGED_AHEAD = 1
 # How long the end of an iteration waits for a worker to finish what it is at, before the worker is killed.
 _LONGEST_GOODBYE_S = 5.0
 
@@ -35,16 +37,41 @@ class WorkerError(UserError):
     """A worker process that ended by itself."""
 
 
+def made_by_thread(num_workers: int, num_ahead: int, *, is_staged: bool) -> int:
+    """How many batches a thread makes in front of the consumer; with none, the consumer's own thread makes them.
+
+    is_staged: batches are copied on from the memory that workers fill.
+    """
+    if num_workers:
+        return STAGED_AHEAD if is_staged else 0
+    return num_ahead
+
+
+def batches_in_flight(num_workers: int, num_ahead: int, *, is_staged: bool) -> int:
+    """How many batches are planned and not yet done with, at the most: the consumer's own one and those on their way.
+
+    >>> batches_in_flight(0, 0, is_staged=False), batches_in_flight(0, 2, is_staged=True)
+    (1, 3)
+    >>> batches_in_flight(2, 2, is_staged=False), batches_in_flight(2, 2, is_staged=True)
+    (4, 5)
+    """
+    planned_with_one = num_workers * PLANS_PER_WORKER or 1
+    return planned_with_one + made_by_thread(num_workers, num_ahead, is_staged=is_staged)
+
+
 def made_in_order(plans: Iterable[T_in], make: Callable[[T_in], T_out], num_workers: int) -> Iterator[T_out]:
     """make(plan) for each plan, in order: here where num_workers is 0, else in that many forked processes.
 
-    `plans` is drawn from in this process, PLANS_PER_WORKER * num_workers ahead of what has been given out, and only
-    after the workers were forked. A UserError that a worker meets is raised here as it is.
+    `plans` is drawn from in this process, PLANS_PER_WORKER * num_workers at the most with the one given out. The
+    workers are forked by this call, so before the first is drawn, and end with the iteration, which must begin. A
+    UserError that a worker meets is raised here as it is.
     """
     if num_workers == 0:
-        yield from map(make, plans)
-        return
-    workers = _Workers(make, num_workers)
+        return map(make, plans)
+    return _received_in_order(plans, _Workers(make, num_workers), num_workers)
+
+
+def _received_in_order(plans: Iterable[T_in], workers: _Workers, num_workers: int) -> Iterator[Any]:
     try:
         in_flight: deque[int] = deque()
         for number, plan in enumerate(plans):
@@ -135,17 +162,17 @@ def _work(make: Callable[[Any], Any], pipe: Connection, inherited: list[Connecti
             return
 
 
-def made_ahead(items: Callable[[], Iterator[T_out]], num_ahead: int, interrupt: Callable[[], None]) -> Iterator[T_out]:
-    """The items, made by a thread that runs `num_ahead` in front of the consumer.
+def made_ahead(making: Iterator[T_out], num_ahead: int, interrupt: Callable[[], None]) -> Iterator[T_out]:
+    """What `making` gives, made by a thread that runs `num_ahead` in front of the consumer.
 
-    interrupt: wakes `items` out of whatever it waits for, when the consumer ends the iteration before its end.
+    making: a generator, which is closed at the end. interrupt: wakes it out of whatever it waits for, when the consumer
+    ends the iteration before its end.
     """
     made: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
     # One for each item that may be made now; False ends the thread. Both queues are C: a hand-over costs little.
     may_make: SimpleQueue[bool] = SimpleQueue()
 
     def run() -> None:
-        making = items()
         try:
             while may_make.get():
                 made.put((next(making), None))

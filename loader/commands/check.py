@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loader.budget import SourceNeed, most_needed_by_a_node
+from loader.budget import most_needed_by_a_node, source_needs
 from loader.commands.shuffle import Meetings, Moves, meetings, moves, sampled_steps, sources_of_examples
 from loader.order import RunShape, SplitOrder, owned_lanes, rows_per_rank
-from loader.residency import most_touched, residency
+from loader.residency import residency
 from loader.shards import ShardTable
 from manifests import Dataset
 
@@ -50,8 +50,10 @@ class Check:
     sources_in_batch: Meetings | None
 
 
-def checked(dataset: Dataset, *, split: str, shape: RunShape, world_size: int, nodes: int) -> Check:
-    """Works everything out; raises UserErrors for numbers that make no order."""
+def checked(
+    dataset: Dataset, *, split: str, shape: RunShape, world_size: int, nodes: int, steps_in_flight: int
+) -> Check:
+    """Works everything out; raises UserErrors for numbers that make no order. steps_in_flight: of every rank."""
     table = ShardTable(dataset=dataset, split=split)
     order = SplitOrder(shard_num_examples=table.num_examples, shape=shape)
     ranks_per_node = -(-world_size // nodes)
@@ -65,16 +67,9 @@ def checked(dataset: Dataset, *, split: str, shape: RunShape, world_size: int, n
     num_bytes = [int(file_bytes[of.shards].sum()) for of in held]
     first = [of.shards[of.first_windows == 0] for of in held]
 
-    # The batch in work, and two ahead of it.
-    open_windows = most_touched(3 * shape.lane_batch, order.window_length)
+    needs = source_needs(order, [file_bytes], steps_in_flight)
     needed, comfortable = (
-        most_needed_by_a_node(
-            [SourceNeed(order=order, shard_num_bytes=file_bytes, open_windows=open_windows + ahead)],
-            world_size,
-            ranks_per_node,
-            (shape.num_lanes,),
-        )
-        for ahead in (0, 1)
+        most_needed_by_a_node(needs, world_size, ranks_per_node, (shape.num_lanes,), ahead=ahead) for ahead in (0, 1)
     )
     steps, in_shards, indices = sampled_steps(order)
     sources = sources_of_examples(table, _MAX_LINEAGE_SHARDS)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loader.budget import SourceNeed, most_needed_by_a_node
+from loader.budget import most_needed_by_a_node, source_needs
 from loader.commands.check import size, spread
 from loader.commands.shuffle import moves, sampled_steps
 from loader.mixture import MixtureOrder, lanes_of_rank
 from loader.order import RunShape
-from loader.residency import most_touched
 from loader.shards import ShardTable
 from manifests import Dataset
 
@@ -44,6 +43,7 @@ class MixtureCheck:
     num_lanes: int
     num_examples: int
     steps_per_epoch: int
+    left_over: int
     lanes_of_rank: tuple[int, int]
     rows_of_rank: int
     cache_needed: int
@@ -58,8 +58,9 @@ def checked(
     shape: RunShape,
     world_size: int,
     nodes: int,
+    steps_in_flight: int,
 ) -> MixtureCheck:
-    """Works everything out from the manifests alone; raises UserErrors for numbers that make no order."""
+    """As check.checked, of the manifests alone."""
     tables = [ShardTable(dataset=dataset, split=split) for dataset in datasets]
     counts = tuple(table.num_examples for table in tables)
     order = MixtureOrder(shard_num_examples=counts, weights=tuple(weights), shape=shape)
@@ -84,24 +85,10 @@ def checked(
             )
         )
     lanes = [len(lanes_of_rank(order, rank, world_size)) for rank in range(world_size)]
-    # The batch in work, and two ahead of it; a source may begin in the middle of a step.
-    elements = 3 * shape.lane_batch + 1
+    needs = source_needs(order, file_bytes, steps_in_flight)
+    ranks_per_node = -(-world_size // nodes)
     needed, comfortable = (
-        most_needed_by_a_node(
-            [
-                SourceNeed(
-                    order=source,
-                    shard_num_bytes=num_bytes,
-                    open_windows=most_touched(elements, source.window_length) + ahead,
-                    open_epochs=most_touched(elements, source.lane_length),
-                )
-                for source, num_bytes in zip(order.sources, file_bytes, strict=True)
-            ],
-            world_size,
-            -(-world_size // nodes),
-            order.source_lanes,
-        )
-        for ahead in (0, 1)
+        most_needed_by_a_node(needs, world_size, ranks_per_node, order.source_lanes, ahead=ahead) for ahead in (0, 1)
     )
     return MixtureCheck(
         sources=tuple(sources),
@@ -110,6 +97,7 @@ def checked(
         num_lanes=order.num_lanes,
         num_examples=order.num_examples,
         steps_per_epoch=order.steps_per_epoch,
+        left_over=sum(order.left_over(0)),
         lanes_of_rank=(min(lanes), max(lanes)),
         rows_of_rank=-(-order.num_lanes // world_size) * shape.lane_batch,
         cache_needed=needed,
@@ -135,7 +123,7 @@ def lines(check: MixtureCheck) -> Iterator[str]:
     yield ""
     yield (
         f"  order      global batch {shape.global_batch:,}, {shape.num_lanes:,} lanes asked for, {check.num_lanes:,} "
-        f"given; {check.steps_per_epoch:,} steps an epoch"
+        f"given; {check.steps_per_epoch:,} steps an epoch, {check.left_over:,} examples left over at its end"
     )
     filler = check.rows_of_rank * check.world_size - shape.global_batch
     yield (

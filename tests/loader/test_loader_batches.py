@@ -126,11 +126,23 @@ def test_counters_say_what_was_done(unequal: str, on_s3: Callable[..., str], cac
         ({"bad_shards": "skip"}, "bad_shards is 'skip'; give 'error' or 'mask'"),
         ({"ranks_per_node": 0}, "ranks_per_node is 0; give 1 or more"),
         ({"num_ahead": -1}, "num_ahead is -1; give 0 or more"),
+        ({"rank": "0"}, "rank is '0'; give a whole number"),
+        ({"num_workers": 1.5}, "num_workers is 1.5; give a whole number"),
+        ({"num_ahead": True}, "num_ahead is True; give a whole number"),
+        ({"cache_bytes": "1e9"}, "cache_bytes is '1e9'; give a whole number"),
+        ({"seed": "0"}, "seed is '0'; give a whole number of at least 0"),
     ],
 )
 def test_what_cannot_be_had_is_refused(unequal: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         Loader(unequal, global_batch=6, **options)
+
+
+def test_an_environment_without_a_number_of_ranks_is_refused(unequal: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "two")
+    with pytest.raises(UserError, match="LOCAL_WORLD_SIZE is 'two'; set it to the number of ranks on a node"):
+        Loader(unequal, global_batch=6)
+    assert Loader(unequal, global_batch=6, ranks_per_node=1).epoch == 0
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -1,5 +1,6 @@
 """Mixtures by weight: exact counts, one sequence on any topology, each source once an epoch of its own."""
 
+import logging
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
@@ -113,6 +114,38 @@ def test_each_source_gives_no_example_twice_in_an_epoch_of_its_own(
         assert (
             max(Counter(rows_seen[: max(0, epoch_length - order.source_lanes[number] * rows)]).values(), default=1) == 1
         )
+
+
+@settings(deadline=None)
+@given(**MIXTURES, epoch=st.integers(0, 3))
+def test_what_is_left_over_is_what_the_next_epoch_begins_behind(
+    sizes: list[list[int]], data: st.DataObject, lanes: int, rows: int, epoch: int
+) -> None:
+    order = drawn(sizes, data, lanes, rows)
+    if order is None:
+        return
+    left = order.left_over(epoch)
+    batch = order.shape.global_batch
+    assert sum(left) == order.epoch_length - order.steps_per_epoch * batch < batch
+    given_in_epochs = [
+        order.counts(at * order.epoch_length + order.steps_per_epoch * batch * is_end)
+        for at, is_end in ((epoch, True), (epoch + 1, False))
+    ]
+    assert [last + over for last, over in zip(given_in_epochs[0], left, strict=True)] == given_in_epochs[1]
+
+
+def test_the_log_names_what_a_mixtures_epoch_leaves_over_of_each_source(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = numbered_dataset(tmp_path / "a", (6, 7)), numbered_dataset(tmp_path / "b", (5, 5))
+    loader = Loader({first: 1.0, second: 1.0}, global_batch=8, lanes=4)
+    with caplog.at_level(logging.INFO, logger="loader"):
+        assert len(list(loader)) == 2
+    # 23 examples in 4 lanes: 20 in an epoch, of which 16 are given; each source has 2 lanes.
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("loader")] == [
+        "epoch 0 of a mixture of 2 sources: 2 steps of 8 examples; left over at its end, and in no lane in an epoch of "
+        f"the source's own: 2 and 1 of {first}, 2 and 0 of {second}"
+    ]
 
 
 @pytest.fixture

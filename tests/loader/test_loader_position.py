@@ -60,6 +60,11 @@ def test_the_end_of_an_epoch_is_the_head_of_the_next(unequal: str) -> None:
         ({"examples_consumed": 3}, "examples_consumed is 3, not a multiple of the 4 lanes"),
         ({"epoch": -1}, "epoch is -1, below 0"),
         (
+            {"examples_consumed": 4_000_000_000},
+            "examples_consumed is 4000000000 in the saved state, but 4 lanes of this split hold 76 examples an epoch",
+        ),
+        ({"examples_consumed": 4e9}, "examples_consumed is 4000000000.0"),
+        (
             {"format": "shardmill-position/2"},
             "format 'shardmill-position/2', this program reads 'shardmill-position/1'",
         ),
