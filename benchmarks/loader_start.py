@@ -1,6 +1,6 @@
 """How soon a loader begins: from S3 beside peers, and in the middle of an epoch of 1 GB and of 10 TB.
 
-    .venv/bin/python benchmarks/loader_start.py [--peer-python PEER/bin/python] [--save]
+    .venv/bin/python benchmarks/loader_start.py [--part s3] [--peer-python PEER/bin/python] [--save]
 
 The S3 part runs where AWS_ENDPOINT_URL names a server (`../shared/tools/real_s3 start` prints what to export) and
 makes a bucket there. Every measurement is a process of its own, and begins when torch is imported.
@@ -35,6 +35,7 @@ SETS = {"1 GB": 4, "10 TB": 40_000}
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5, help="the median counts; default: %(default)s")
+    parser.add_argument("--part", choices=("resume", "s3"), help="only this; default: both")
     parser.add_argument("--peer-python", help=f"a Python that has the peers: {INSTALL}")
     parser.add_argument("--save", action="store_true", help="keep the result under benchmarks/results/")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -43,8 +44,10 @@ def main() -> int:
         return _child(json.loads(options.child))
     folder = Path(tempfile.mkdtemp(prefix="shardmill-loader-benchmark-"))
     try:
-        found = {"resume": _resumes(folder, options.runs)}
-        if os.environ.get("AWS_ENDPOINT_URL"):
+        found = {}
+        if options.part != "s3":
+            found["resume"] = _resumes(folder, options.runs)
+        if options.part != "resume" and os.environ.get("AWS_ENDPOINT_URL"):
             found["s3"] = _from_s3(folder, options)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -170,10 +173,11 @@ def _lines(options: argparse.Namespace, found: dict[str, Any]) -> Iterator[str]:
     yield "# How soon a loader begins"
     yield ""
     yield f"From the end of `import torch` to the first batch of {BATCH}, ms; the median of {options.runs} runs."
-    yield ""
-    yield "| set of 256 MB shards | at | imports and manifest | from there to the first batch | all | CPU time |"
-    yield "|---|---|---|---|---|---|"
-    for row in found["resume"]:
+    if "resume" in found:
+        yield ""
+        yield "| set of 256 MB shards | at | imports and manifest | from there to the first batch | all | CPU time |"
+        yield "|---|---|---|---|---|---|"
+    for row in found.get("resume", ()):
         figures = (row["manifest_s"], row["first_batch_s"], row["all_s"], row["cpu_s"])
         yield (
             f"| {row['set']} | {row['done']:.0%} of an epoch | "

@@ -51,8 +51,8 @@ def test_ray_is_imported_in_one_module_of_the_pipeline(repository: Path) -> None
     assert [package for package in PACKAGES if files_importing(repository, package, "ray")] == ["pipeline"]
 
 
-def test_torch_is_imported_in_the_loader_only_where_batches_become_tensors(repository: Path) -> None:
-    assert files_importing(repository, "loader", "torch") == ["loader/batches.py"]
+def test_torch_is_imported_in_the_loader_only_where_batches_become_tensors_and_go_to_a_device(repository: Path) -> None:
+    assert files_importing(repository, "loader", "torch") == ["loader/batches.py", "loader/staging.py"]
     assert files_importing(repository, "pipeline", "torch") == []
     assert files_importing(repository, "manifests", "torch") == []
 
