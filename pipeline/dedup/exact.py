@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pipeline.kernels.arrow import text_buffers
 from pipeline.kernels.bits import bits_between, copy_block, count_trailing_zeros, put_where
-from pipeline.kernels.compiled import kernel, lean
+from pipeline.kernels.compiled import lean
 from pipeline.kernels.hashing import hash_bytes
 from pipeline.kernels.unicode import SPACE, character_table, decode_multibyte
 
@@ -65,7 +65,7 @@ _BLOCK = 64
 _1, _63 = np.uint64(1), np.uint64(63)
 
 
-@kernel
+@lean
 def _text_hashes(data: Any, offsets: Any, hashes: Any) -> None:
     for document in range(len(hashes)):
         hashes[document] = hash_bytes(data, offsets[document], offsets[document + 1])

@@ -26,6 +26,7 @@ from pipeline.dedup.templates import line_hashes
 from pipeline.documents import (
     LINE,
     add_lines,
+    compression,
     documents_schema,
     row_group_rows,
     signature_column,
@@ -117,7 +118,13 @@ def read_documents(task: ReadTask) -> Summary:
     schema = documents_schema(task.near.bands * task.near.rows)
     with (
         storage.atomic_writer(task.documents_url) as stream,
-        pq.ParquetWriter(stream, schema, compression="lz4", use_dictionary=False, write_statistics=False) as writer,
+        pq.ParquetWriter(
+            stream,
+            schema,
+            compression=compression(task.documents_url),
+            use_dictionary=False,
+            write_statistics=False,
+        ) as writer,
         Quarantine(task.quarantine_url) as quarantine,
     ):
         for documents in texts.gathered(found(quarantine)):
