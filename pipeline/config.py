@@ -96,6 +96,11 @@ class SourceConfig:
     id: str | None = setting(
         "the field that holds the id; a record without it, or null here: its place is its id", "id"
     )
+    date: str | None = setting(
+        "the field that says when the record was written (ISO 8601, RFC 2822, seconds since 1970), for dedup.keep:"
+        " newest; of mails their header says it",
+        None,
+    )
     encoding: str | None = setting(
         "character set of files without a byte-order mark: cp1251, koi8-r, ...; guess: told from a text file's bytes"
         " where they are no UTF-8; null: UTF-8",
@@ -124,6 +129,7 @@ class SourceConfig:
             "a character set that Python knows (cp1251, koi8-r, utf-16-le, ...), guess, or null for UTF-8",
         )
         _check(self.id != "", "id", self.id, "a field's name, or null for ids by place")
+        _check(self.date != "", "date", self.date, "a field's name, or null for no dates")
         _check(
             0 < self.weight <= MAX_WEIGHT,
             "weight",
@@ -187,8 +193,10 @@ class DedupConfig:
     """Which duplicates are removed."""
 
     exact: bool = setting("whether documents with equal text are removed (white space aside)", True)
-    keep: Literal["smallest_id", "longest"] = setting(
-        "of duplicates from sources of equal priority: the longest text first, or smallest_id at once", "smallest_id"
+    keep: Literal["smallest_id", "longest", "newest"] = setting(
+        "of duplicates from sources of equal priority: the longest text first, the newest (sources.N.date), or"
+        " smallest_id at once",
+        "smallest_id",
     )
     near: NearConfig = setting("near duplicates: MinHash, then exact similarity", NearConfig)
 
@@ -404,6 +412,8 @@ def determining(config: BuildConfig) -> dict[str, Any]:
     for source in sorted(config.sources, key=lambda item: item.name):
         entry = as_plain(source)
         del entry["paths"], entry["preset"]
+        if config.dedup.keep != "newest":
+            del entry["date"]  # nobody looks at it
         if source.clean is None:
             del entry["clean"]  # the common one, said once
         entry["filters"] = [{name: as_plain(chosen)} for name, chosen in resolved_filters(config, source)]

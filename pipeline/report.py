@@ -38,6 +38,8 @@ class Facts:
     """Documents whose text a transform changed."""
     redacted: Mapping[str, int]
     """Replacements by redaction rule."""
+    undated: str | None = None
+    """What there is to say of documents without a date, where the newest duplicate stays."""
     clusters: Sequence[Mapping[str, Any]] = ()
     """The largest clusters of duplicates: source and id of the keeper, num_exact and num_near that went for it."""
     templates: Mapping[str, tuple[int, Sequence[Mapping[str, Any]]]] = field(default_factory=dict)

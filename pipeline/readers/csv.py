@@ -2,8 +2,8 @@
 
 Lines     end at LF, CR or CR LF and nowhere else; inside quotes line ends are text. A blank line is no record.
 Columns   are named by the first row. The delimiter is the candidate (, ; tab |) that stands most often in it outside
-          quotes; tab first in a file named .tsv; Excel's `sep=;` line is obeyed. Text and id are columns by their
-          exact names; a name written twice means the first one.
+          quotes; tab first in a file named .tsv; Excel's `sep=;` line is obeyed. Text, id and date are columns by
+          their exact names; a name written twice means the first one.
 Text      every field is text; an empty one is empty, there is no null. A file without the text column is one bad record
           that counts the rows and names the columns.
 Id        as it is written; an empty field is no id, and the caller names the record by place.
@@ -22,6 +22,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
+from pipeline.readers import dates
 from pipeline.readers.compression import DamagedStream
 from pipeline.readers.records import BadRecord, Batch, Fields, Limits, Records
 from pipeline.readers.source import Source
@@ -242,6 +243,7 @@ class _Table:
             self.header = [_BAD_BYTES.sub("\ufffd", name) for name in row]
             self.text = self.header.index(self._fields.text) if self._fields.text in self.header else None
             self._id = self.header.index(self._fields.id) if self._fields.id in self.header else None
+            self._date = self.header.index(self._fields.date) if self._fields.date in self.header else None
             return
         if self.text is None:
             self.num_rows += 1
@@ -253,4 +255,5 @@ class _Table:
             self._refuse(batch, "invalid_utf8", "the row's bytes are not UTF-8")
             return
         identity = row[self._id] if self._id is not None else ""
-        batch.add_one(identity or None, self._lines.number - len(self._lines.row) + 1, row[self.text])
+        date = dates.seconds(row[self._date]) if self._date is not None else None
+        batch.add_one(identity or None, self._lines.number - len(self._lines.row) + 1, row[self.text], date)

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import msgspec
 
 from pipeline.readers.compression import DamagedStream
-from pipeline.readers.jsonl import Parser, Refused
+from pipeline.readers.json_values import Refused
+from pipeline.readers.jsonl import Parser
 from pipeline.readers.records import BadRecord, Batch, Fields, Limits, Records
 from pipeline.readers.source import Source
 from pipeline.readers.whole import Unreadable, whole, whole_file
@@ -32,7 +33,7 @@ def read(source: Source, fields: Fields, limits: Limits) -> Iterator[Records]:
         items = []
     for number, item in enumerate(items, 1):
         try:
-            identity, text = parser.line(item)
+            line = parser.line(item)
         except Refused as refusal:
             batch.bad.append(
                 BadRecord(
@@ -44,7 +45,7 @@ def read(source: Source, fields: Fields, limits: Limits) -> Iterator[Records]:
                 )
             )
         else:
-            batch.add_one(identity, number, text)
+            batch.add_one(line.identity, number, line.text, line.date)
         if batch.full:
             yield batch.take()
     if batch:

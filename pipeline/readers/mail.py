@@ -7,6 +7,7 @@ Body      of alternatives the plain text, else the HTML one (all its visible tex
           attached. text/enriched loses its marks and their parameters.
 Charset   as declared, where that fits; else UTF-8 where the bytes are that; else a guess from the bytes. Bytes that fit
           nothing become U+FFFD.
+Date      its Date header, by the rules of dates.py.
 Id        the Message-ID without its angle brackets; without one, the caller names the message by place.
 Bad       a message that the parser gives up on (nesting of parts beyond its depth), or over the record limit.
 
@@ -19,9 +20,12 @@ import re
 from email.errors import HeaderParseError, MessageError
 from email.header import decode_header
 from email.message import Message
+from typing import NamedTuple
 
+from pipeline.readers import dates
 from pipeline.readers.charsets import decoded
 from pipeline.readers.html import text_of
+from pipeline.readers.records import Fields
 from pipeline.readers.whole import Unreadable
 
 HEADERS = ("Subject", "From", "Date")
@@ -31,17 +35,28 @@ _PARAMETER = re.compile(r"<param>[^<]{0,200}</param>", re.IGNORECASE)
 _MARK = re.compile(r"<(<)|<[^<>\n]{0,60}>")  # two of them are one that is text (RFC 1896)
 
 
-def parsed(content: bytes) -> tuple[str | None, str]:
-    """A message's id and text. Raises Unreadable."""
+class Mail(NamedTuple):
+    """What is taken of a message."""
+
+    identity: str | None
+    text: str
+    date: int | None
+    """UTC seconds; None where it has none, or nobody asked."""
+
+
+def parsed(content: bytes, fields: Fields) -> Mail:
+    """Of a message its id, its text and, where asked for, its date. Raises Unreadable."""
     try:
         message = email.parser.BytesParser(policy=email.policy.compat32).parsebytes(content)
         headers = [f"{name}: {value}" for name in HEADERS if (value := _header(message, name))]
         body = "\n\n".join(text.strip("\r\n") for text in _texts(message, [MAX_PARTS]) if text.strip())
         identity = _header(message, "Message-ID").strip().removeprefix("<").removesuffix(">").strip()
+        date = dates.seconds(_header(message, "Date")) if fields.dated else None
     except (MessageError, ValueError, LookupError, TypeError, AttributeError, AssertionError, RecursionError) as error:
         # email promises to raise nothing on input, and its bug tracker shows every one of these.
         raise Unreadable("damaged_message", f"{type(error).__name__}: {error}"[:500]) from None
-    return identity or None, "\n".join(headers) + ("\n\n" if headers and body else "") + body
+    text = "\n".join(headers) + ("\n\n" if headers and body else "") + body
+    return Mail(identity or None, text, date)
 
 
 def _header(message: Message, name: str) -> str:

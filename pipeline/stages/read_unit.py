@@ -79,7 +79,7 @@ def read_documents(task: ReadTask) -> Summary:
     inputs: list[list[Any]] = []
     redacted: Counter[str] = Counter()
     skipped: list[list[str]] = []
-    num_text_bytes = num_changed = num_counted = 0  # bytes: as they are read, before anything is judged
+    num_text_bytes = num_changed = num_counted = num_undated = 0  # bytes: as they are read, before anything is judged
     lines, uncounted = np.empty(0, LINE), [np.empty(0, np.uint64)]
 
     def end(stage: str, reason: str | None, num_documents: int, num_bytes: int) -> None:
@@ -132,8 +132,9 @@ def read_documents(task: ReadTask) -> Summary:
             redacted += prepared.redacted
             num_text_bytes += texts.num_bytes(prepared.text)
             num_changed += int(np.count_nonzero(prepared.changed))
-            kept = _keep(documents["id"].chunk(0), prepared.text, task, end)
+            kept = _keep(documents["id"].chunk(0), prepared.text, documents["date"].chunk(0), task, end)
             if kept.num_rows:
+                num_undated += kept["date"].null_count
                 num_bytes = kept["text"].nbytes
                 writer.write_table(kept, row_group_size=row_group_rows(kept.num_rows, num_bytes))
                 if task.near.templates.enabled:
@@ -154,6 +155,7 @@ def read_documents(task: ReadTask) -> Summary:
         "num_kept": counts["kept", None],
         "num_quarantined": sum(n for (stage, _), n in counts.items() if stage == "quarantine"),
         "num_changed": num_changed,
+        "num_undated": num_undated,
         "redacted": dict(sorted(redacted.items())),
         "num_counted": num_counted,
         "skipped": skipped,
@@ -161,7 +163,7 @@ def read_documents(task: ReadTask) -> Summary:
     }
 
 
-def _keep(ids: pa.Array, text: pa.LargeStringArray, task: ReadTask, end: Any) -> pa.Table:
+def _keep(ids: pa.Array, text: pa.LargeStringArray, dates: pa.Int64Array, task: ReadTask, end: Any) -> pa.Table:
     """The batch's documents that stay, by documents_schema. The rest go to `end`."""
     schema = documents_schema(task.near.bands * task.near.rows)
     num_bytes = pc.binary_length(text).cast(pa.int64()).to_numpy()
@@ -180,12 +182,13 @@ def _keep(ids: pa.Array, text: pa.LargeStringArray, task: ReadTask, end: Any) ->
     # Mostly all stay, and a copy of the text costs as much as hashing it.
     if len(stays) < len(text):
         rows = pa.array(stays)
-        text, ids = text.take(rows), ids.take(rows)
+        text, ids, dates = text.take(rows), ids.take(rows), dates.take(rows)
     hashes = exact.content_hashes(text)
     kept = {
         "id": ids,
         "text": text,
         "num_bytes": num_bytes[stays],
+        "date": dates,
         "content_hash": pa.Array.from_buffers(
             pa.binary(CONTENT_HASH_BYTES), len(stays), [None, pa.py_buffer(np.ascontiguousarray(hashes, "<u8"))]
         ),
