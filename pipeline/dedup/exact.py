@@ -83,7 +83,7 @@ def _normalise(data: Any, offsets: Any, table: Any, block: Any, normalised: Any,
         position, end = np.intp(offsets[document]), np.intp(offsets[document + 1])
         was_space, space_ahead = _1, np.uint64(0)  # of the block before: is its last byte white space; what goes on
         while position < end:
-            size = min(end - position, _BLOCK)
+            size: Any = min(end - position, _BLOCK)
             if size == _BLOCK:
                 copy_block(data, position, block, 0)
             else:

@@ -108,7 +108,9 @@ def put_where(typing_context: Any, data: Any, index: Any, bits: Any, byte: Any) 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer = _block(context, builder, signature.args[0], *arguments[:2])
         chosen = builder.bitcast(arguments[2], ir.VectorType(ir.IntType(1), 64))
-        put = builder.select(chosen, _in_every(builder, builder.trunc(arguments[3], _BYTE)), builder.load(pointer, align=1))
+        put = builder.select(
+            chosen, _in_every(builder, builder.trunc(arguments[3], _BYTE)), builder.load(pointer, align=1)
+        )
         builder.store(put, pointer, align=1)
         return context.get_dummy_value()
 

@@ -39,7 +39,6 @@ class LanguageModel(NamedTuple):
     them, half a megabyte in all, where a row's number for each would take four and not stay in the cache.
     """
 
-
     rows: np.ndarray  # (50,000, 16) float32
     kept: np.ndarray  # (NUM_BUCKETS / 64, 2) uint64: which of 64 n-grams were kept, a bit each; the row of the first
     word_slots: np.ndarray  # (32,768,) int32: 1 + the word whose bytes hash to the slot or a slot before it, 0 if none
