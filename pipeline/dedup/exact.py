@@ -77,7 +77,7 @@ def _normalise(data: Any, offsets: Any, table: Any, block: Any, normalised: Any,
 
     64 bytes a step: which are white space, as bits; the first byte of each run of it becomes a space, its others go.
     """
-    written = np.intp(0)
+    written: Any = np.intp(0)
     for document in range(len(offsets) - 1):
         first = written
         position, end = np.intp(offsets[document]), np.intp(offsets[document + 1])
