@@ -99,7 +99,7 @@ def _normalise(data: Any, offsets: Any, table: Any, block: Any, normalised: Any,
             while leads:
                 bit = count_trailing_zeros(leads)
                 leads &= leads - _1
-                place = position + np.intp(bit)
+                place: Any = position + np.intp(bit)
                 code_point, after = decode_multibyte(data, place)
                 if table[code_point] & SPACE:
                     all_bytes = (_1 << np.uint64(after - place)) - _1
