@@ -99,10 +99,10 @@ def _normalise(data: Any, offsets: Any, table: Any, block: Any, normalised: Any,
             while leads:
                 bit = count_trailing_zeros(leads)
                 leads &= leads - _1
-                place: Any = position + np.intp(bit)
-                code_point, after = decode_multibyte(data, place)
+                lead = position + np.intp(bit)
+                code_point, after = decode_multibyte(data, lead)
                 if table[code_point] & SPACE:
-                    all_bytes = (_1 << np.uint64(after - place)) - _1
+                    all_bytes = (_1 << np.uint64(after - lead)) - _1
                     spaces |= all_bytes << bit
                     space_ahead = (all_bytes >> (_63 - bit)) >> _1
             put_where(block, 0, spaces, 0x20)
