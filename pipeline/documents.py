@@ -154,4 +154,4 @@ def open_parquet(url: str) -> Iterator[pq.ParquetFile]:
 def read_columns(url: str, columns: Sequence[str] | None = None) -> pa.Table:
     """Whole columns, or all of them, of a Parquet file."""
     with open_parquet(url) as file:
-        return file.read(columns=None if columns is None else list(columns))
+        return file.read(columns=None if columns is None else list(columns), use_threads=False)

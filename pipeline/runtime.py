@@ -26,7 +26,6 @@ from tqdm import tqdm
 from manifests import storage
 from manifests.canonical import canonical_json
 from manifests.errors import UserError
-from pipeline.memory import keep_freed_memory
 
 OBJECT_STORE_BYTES = 128 * 1024 * 1024
 """Holds unit descriptions and summaries only; Ray's default would take 30 % of the memory."""
@@ -159,7 +158,6 @@ def execute(function: Callable[[Any], Summary], unit: Unit, url: str) -> Summary
     The identity of every file it wrote is read back and kept in the result: a later run trusts a file only while it is
     that very one.
     """
-    keep_freed_memory()
     summary = function(unit.task)
     files = {file: storage.stat(file).identity for file in summary.get("files", ())}
     summary = {**summary, "files": files}
