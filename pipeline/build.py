@@ -203,6 +203,7 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
                 *(f"{storage.basename(file.url)} ({file.reason})" for file in found.skipped),
                 *(f"{name} ({reason})" for name, reason in documents.skipped),
             ],
+            num_skipped=len(found.skipped) + documents.num_skipped,
             num_pairs=dropped.num_pairs,
             cleaned_documents=documents.num_changed,
             clusters=dropped.clusters,

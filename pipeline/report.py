@@ -31,7 +31,9 @@ class Facts:
     empty_files: Sequence[str]
     """Names of input files without a record."""
     skipped_files: Sequence[str]
-    """Names of files that hold no data by their name."""
+    """The first names of files that hold no data by their name."""
+    num_skipped: int
+    """All such files, in folders and inside archives."""
     num_pairs: int
     """Near-duplicate candidates whose similarity was measured."""
     cleaned_documents: int

@@ -36,6 +36,7 @@ REASONS = {
     "unclosed_quote": "a quoted field of the table never ends",
     "damaged_message": "the mail cannot be parsed",
     "damaged_html": "the page cannot be parsed",
+    "too_many_tags": "the page has more tags than the stated limit",
     "damaged_archive": "the archive breaks off or breaks here",
     "encrypted": "the archive's member asks for a password",
     "not_a_file": "the archive's member is a link or a device: it is never followed",

@@ -69,7 +69,9 @@ class Read:
     redacted: Counter[str]
     """Replacements by the rule's name."""
     skipped: tuple[tuple[str, str], ...] = ()
-    """(name, reason) of files inside archives that are no data by their names, MAX_SKIPPED a unit."""
+    """(name, reason) of files inside archives that are no data by their names: the first of each unit."""
+    num_skipped: int = 0
+    """All of them."""
     lines: tuple[tuple[str, str, int], ...] = ()
     """(source, url, num_documents) of each unit's counted lines."""
 
@@ -193,6 +195,7 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
         num_undated=num_undated,
         num_changed=sum(result["num_changed"] for result in results),
         skipped=tuple((name, reason) for result in results for name, reason in result["skipped"]),
+        num_skipped=sum(result["num_skipped"] for result in results),
         redacted=sum((Counter(result["redacted"]) for result in results), Counter()),
         lines=tuple(lines),
     )

@@ -44,7 +44,7 @@ from pipeline.stages.survey import check_unchanged
 MAX_UNCOUNTED = 16_000_000
 """Lines held before they are counted: 128 MB. Counting sorts them, so the fewer times the better."""
 MAX_SKIPPED = 100
-"""Names of files skipped inside archives that a unit hands on: the report lists fewer."""
+"""Names of files skipped inside archives that a unit hands on: the report lists fewer. All are counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,8 @@ def read_documents(task: ReadTask) -> Summary:
     inputs: list[list[Any]] = []
     redacted: Counter[str] = Counter()
     skipped: list[list[str]] = []
-    num_text_bytes = num_changed = num_counted = num_undated = 0  # bytes: as they are read, before anything is judged
+    num_text_bytes = 0  # as they are read, before anything is judged
+    num_changed = num_counted = num_undated = num_skipped = 0
     lines, uncounted = np.empty(0, LINE), [np.empty(0, np.uint64)]
 
     def end(stage: str, reason: str | None, num_documents: int, num_bytes: int) -> None:
@@ -87,7 +88,7 @@ def read_documents(task: ReadTask) -> Summary:
         sizes[stage, reason] += num_bytes
 
     def found(quarantine: Quarantine) -> Iterator[pa.Table]:
-        nonlocal num_text_bytes
+        nonlocal num_text_bytes, num_skipped
         for file in task.files:
             check_unchanged(file)
             reading = read_file(
@@ -102,6 +103,7 @@ def read_documents(task: ReadTask) -> Summary:
                 for bad in records.bad:
                     end("quarantine", bad.reason, bad.num_records, bad.num_bytes)
                 quarantine.add(task.source, file.name, records.bad)
+                num_skipped += len(records.skipped)
                 for path, reason in records.skipped[: max(0, MAX_SKIPPED - len(skipped))]:
                     skipped.append([texts.file_of(file.name, path), reason])
                 num_text_bytes += sum(bad.num_bytes for bad in records.bad)
@@ -158,6 +160,7 @@ def read_documents(task: ReadTask) -> Summary:
         "num_undated": num_undated,
         "redacted": dict(sorted(redacted.items())),
         "num_counted": num_counted,
+        "num_skipped": num_skipped,
         "skipped": skipped,
         "files": [task.documents_url, task.lines_url, *([task.quarantine_url] if quarantine.num_rows else [])],
     }
