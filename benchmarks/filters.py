@@ -269,32 +269,16 @@ def published_table(sources: Sequence[Source]) -> list[str]:
     return lines
 
 
-def main() -> int:
-    """Measure, print, and save if asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", help="else SHARDMILL_CORPUS, else ../shared/corpus beside the checkout")
-    parser.add_argument(
-        "--peer-python", default=os.environ.get("SHARDMILL_PEER_PYTHON"), help="a Python with datatrove"
-    )
-    parser.add_argument("--peer-verdicts", type=Path, help="what the peer printed for the whole corpus, if kept before")
-    parser.add_argument("--mb", type=float, default=40.0, help="text for the speeds of ours")
-    parser.add_argument("--peer-mb", type=float, default=3.0, help="text for the speeds of the peers")
-    parser.add_argument("--save", action="store_true", help="keep the result in benchmarks/results/")
-    options = parser.parse_args()
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-
-    corpus = find_corpus(options.corpus)
-    sources = read_corpus(corpus)
-    warm_up()
-    lines = [f"{machine.this_machine().in_words()}; load {machine.load_in_words()}", ""]
-    data: dict[str, Any] = {}
-
-    data["speeds"] = speeds(sources, options.mb * 1e6)
+def speed_report(
+    sources: Sequence[Source], corpus: Path, options: argparse.Namespace
+) -> tuple[list[str], dict[str, Any]]:
+    """Speeds of ours and of the peers, and memory."""
+    data: dict[str, Any] = {"speeds": speeds(sources, options.mb * 1e6)}
     text = mixed(sources, options.peer_mb * 1e6)
     data["fasttext"], data["fasttext_differing"], data["fasttext_documents"] = fasttext_rate(
         text, options.peer_mb * 1e6
     )
-    lines += [
+    lines = [
         f"## Speed, MB per core-second, a mix of the whole corpus ({options.mb:g} MB)",
         "",
         "| step | MB per core-second |",
@@ -321,7 +305,13 @@ def main() -> int:
     data["memory"] = {count: memory(corpus, count) for count in (1, 12, 48)}
     told = ", ".join(f"{count} batches of 15 MB: {size / 1e6:.0f} MB" for count, size in data["memory"].items())
     lines += ["", f"Memory over what the process held before, all six filters: {told}."]
+    return lines, data
 
+
+def verdict_report(sources: Sequence[Source], options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
+    """Verdicts and labels beside the peers', and what presets and published defaults drop."""
+    lines: list[str] = []
+    data: dict[str, Any] = {}
     verdicts = None
     if options.peer_verdicts:
         verdicts = json.loads(options.peer_verdicts.read_text())["verdicts"]
@@ -331,7 +321,6 @@ def main() -> int:
         every = pa.concat_arrays([source.text for source in sources])
         table, data["parity"] = compare(every, {name: verdicts[name] for name in PUBLISHED})
         lines += [
-            "",
             "## Parity with datatrove 0.10.1: published thresholds, equal splitting, the whole corpus",
             "",
             *table,
@@ -341,10 +330,41 @@ def main() -> int:
         lines += ["", "## Labels beside fastText's, whole texts of every document", "", *table]
     lines += ["", "## What each source's preset drops", "", *preset_table(sources)]
     lines += ["", "## What published defaults keep", "", *published_table(sources)]
+    return lines, data
+
+
+def main() -> int:
+    """Measure, print, and save if asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", help="else SHARDMILL_CORPUS, else ../shared/corpus beside the checkout")
+    parser.add_argument(
+        "--peer-python", default=os.environ.get("SHARDMILL_PEER_PYTHON"), help="a Python with datatrove"
+    )
+    parser.add_argument("--peer-verdicts", type=Path, help="what the peer printed for the whole corpus, if kept before")
+    parser.add_argument("--only", choices=["speed", "verdicts"], help="speed and memory, or parity and presets")
+    parser.add_argument("--mb", type=float, default=40.0, help="text for the speeds of ours")
+    parser.add_argument("--peer-mb", type=float, default=3.0, help="text for the speeds of the peers")
+    parser.add_argument("--save", action="store_true", help="keep the result in benchmarks/results/")
+    options = parser.parse_args()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+    corpus = find_corpus(options.corpus)
+    sources = read_corpus(corpus)
+    warm_up()
+    lines = [f"{machine.this_machine().in_words()}; load {machine.load_in_words()}"]
+    data: dict[str, Any] = {}
+    if options.only != "verdicts":
+        more, numbers = speed_report(sources, corpus, options)
+        lines += ["", *more]
+        data |= numbers
+    if options.only != "speed":
+        more, numbers = verdict_report(sources, options)
+        lines += ["", *more]
+        data |= numbers
     report = "\n".join(lines) + "\n"
     sys.stdout.write(report)
     if options.save:
-        machine.save("filters", machine.this_machine(), report, data)
+        machine.save(f"filters-{options.only}" if options.only else "filters", machine.this_machine(), report, data)
     return 0
 
 

@@ -32,7 +32,8 @@ def order(num_shards: int, batch: int, window_shards: int) -> np.ndarray:
     shape = RunShape(global_batch=batch, num_lanes=batch, window_shards=window_shards, seed=0)
     split = SplitOrder(shard_num_examples=np.full(num_shards, SHARD_EXAMPLES), shape=shape)
     shards, indices = split.epoch(0).steps(range(batch), 0, split.steps_per_epoch)
-    return shards * SHARD_EXAMPLES + indices
+    places: np.ndarray = shards * SHARD_EXAMPLES + indices
+    return places
 
 
 def moves_picture() -> str:

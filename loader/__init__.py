@@ -4,8 +4,9 @@
     rank, world size          -> order.py      the lanes a rank owns, so the shards it reads
     order, position           -> residency.py  from when until when a shard is needed, and the bytes that takes
     residency                 -> fetch.py      object storage -> cache.py, ahead of need; local shards stay in place
-    files, rows               -> rows.py       memory maps -> tokens
-    tokens                    -> columns.py    input_ids, labels, position_ids, document_ids
+    files, rows               -> rows.py       memory maps -> where the rows lie
+    rows                      -> columns.py    input_ids, labels, position_ids, document_ids; by numpy at first, then
+                                               by kernel.py, which machine_code.py keeps compiled
     columns                   -> batches.py    tensors, here or in worker processes; the only module that knows torch
     all of it                 -> loader.py     Loader: iterate, advance(), state_dict(), load_state_dict()
 

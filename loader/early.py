@@ -35,6 +35,10 @@ class EarlyRows:
         self._url_of = url_of
         self._unchecked: dict[int, dict[int, bytes]] = {}
 
+    def is_ever_worth_it(self, shard_num_bytes: np.ndarray) -> bool:
+        """Whether any shard is large enough. shard_num_bytes: int64."""
+        return bool((shard_num_bytes >= _SMALLEST_SHARD_BYTES).any())
+
     def is_worth_it(self, num_rows: int, shard: ShardEntry) -> bool:
         return shard.num_bytes >= _SMALLEST_SHARD_BYTES and num_rows <= shard.num_examples * _LARGEST_FRACTION
 
@@ -42,7 +46,14 @@ class EarlyRows:
         """The examples of each shard number. Raises what storage raises, and ShardError where reads never agree."""
         places = [(shard, example) for shard, examples in wanted.items() for example in examples]
         with ThreadPoolExecutor(_NUM_REQUESTS, thread_name_prefix="early-rows") as pool:
-            rows = list(pool.map(lambda place: self._row(place[0], place[1], names[place[0]]), places))
+            # Twice at once: where both agree, a row has cost one round trip.
+            first, second = (
+                [pool.submit(self._read, shard, example) for shard, example in places] for _ in ("first", "second")
+            )
+            rows = [
+                self._agreed(place, [one.result(), two.result()], names[place[0]])
+                for place, one, two in zip(places, first, second, strict=True)
+            ]
         received = {}
         for shard, examples in wanted.items():
             mine = [row for (number, _), row in zip(places, rows, strict=True) if number == shard]
@@ -69,15 +80,19 @@ class EarlyRows:
                     "example that the shard holds; go back to the last checkpoint, and look for who writes there"
                 )
 
-    def _row(self, shard: int, example: int, name: str) -> bytes:
+    def _read(self, shard: int, example: int) -> bytes:
         start = example * self._example.stride + TOKENS_OFFSET
-        num_bytes = self._example.seq_len * self._example.itemsize
-        seen: set[bytes] = set()
-        for _ in range(_MAX_READS):
-            row = storage.read_bytes(self._url_of(shard), start, num_bytes)
-            if row in seen:
-                return row
-            seen.add(row)
+        return storage.read_bytes(self._url_of(shard), start, self._example.seq_len * self._example.itemsize)
+
+    def _agreed(self, place: tuple[int, int], reads: list[bytes], name: str) -> bytes:
+        """What two reads of a row agree on; reads it again where these do not."""
+        shard, example = place
+        while True:
+            if reads[-1] in reads[:-1]:
+                return reads[-1]
+            if len(reads) == _MAX_READS:
+                break
+            reads.append(self._read(shard, example))
         raise ShardError(
             f"example {example} of shard {name} came differently in {_MAX_READS} reads of {self._url_of(shard)}; "
             "restore the shard or mend the way to it"

@@ -91,6 +91,8 @@ class Fetcher:
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._turn = threading.Lock()
+        # Set once the first rows have come, or cannot come alone: whole shards on the way would hold them up.
+        self._may_download = threading.Event()
         self._held: dict[int, CachedShard] = {}
         self._arriving: set[int] = set()
         self._last_window: dict[int, int] = {}
@@ -119,6 +121,8 @@ class Fetcher:
         self._interrupted = False
         if not self._threads:
             self._passed = self._first_window = window
+            if not self._early.is_ever_worth_it(self._table.bytes_to_fetch):
+                self._may_download.set()
             if (self._cache is not None or self._verify_local) and len(self._lanes):
                 epoch, inside = divmod(window, self._order.windows_per_lane)
                 if self._cache is not None:
@@ -159,6 +163,7 @@ class Fetcher:
                 found[shard] = ready
         if missing and window == self._first_window:
             found |= self._read_early(missing)
+        self._may_download.set()
         for shard, examples in missing.items():
             if shard not in found:
                 found[shard] = self._found(shard, len(examples))
@@ -213,6 +218,7 @@ class Fetcher:
 
     def interrupt(self) -> None:
         """Wakes a thread that waits in `rows_of`: its iteration was ended."""
+        self._may_download.set()
         with self._changed:
             self._interrupted = True
             self._changed.notify_all()
@@ -222,6 +228,7 @@ class Fetcher:
         if os.getpid() != self._process:
             return
         self._closing.set()
+        self._may_download.set()
         with self._changed:
             self._changed.notify_all()
         deadline = time.monotonic() + _LONGEST_GOODBYE_S
@@ -257,6 +264,7 @@ class Fetcher:
             raise RuntimeError("this loader was closed while a batch was being made")
 
     def _run(self, uses: Iterator[Use]) -> None:
+        self._may_download.wait()
         try:
             while True:
                 # One thread at a time takes the next use and waits for its turn: uses are claimed strictly in order.

@@ -28,6 +28,19 @@ def text_buffers(text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
     return readonly(data, np.uint8), readonly(offsets, np.int64)
 
 
+def replaced(text: pa.LargeStringArray, changed: np.ndarray, replacements: pa.LargeStringArray) -> pa.LargeStringArray:
+    """The texts with those that `changed`, bool (n,), marks replaced in turn. Nulls stay.
+
+    Slices joined: Arrow's replace_with_mask takes four times as long.
+    """
+    parts = []
+    first = num_replaced = 0
+    for index in np.flatnonzero(changed).tolist():
+        parts += [text.slice(first, index - first), replacements.slice(num_replaced, 1)]
+        first, num_replaced = index + 1, num_replaced + 1
+    return pa.concat_arrays([*parts, text.slice(first)])
+
+
 def readonly(array: npt.ArrayLike, dtype: npt.DTypeLike) -> np.ndarray:
     """`array` as a read-only C-ordered view of `dtype`, copied only if it must be.
 

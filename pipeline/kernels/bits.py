@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]  # it publishes no types
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic as untyped_intrinsic
 
 from pipeline.kernels.compiled import inlined
@@ -114,22 +114,35 @@ def copy_block(typing_context: Any, data: Any, index: Any, target: Any, place: A
 
 
 @intrinsic
-def add_floats(typing_context: Any, target: Any, row: Any, source: Any, other: Any) -> Any:  # noqa: ARG001 - numba's
-    """target[row] += source[other], for arrays of float32 with rows of 16; the caller checks bounds."""
+def add_rows(typing_context: Any, target: Any, row: Any, source: Any, rows: Any, count: Any) -> Any:  # noqa: ARG001 - numba's
+    """target[row] += source[rows[0]] + ... + source[rows[count - 1]], in this order, in one vector register.
 
-    def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+    target and source: float32 with rows of 16; rows: int32. The caller checks bounds.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(ir.FloatType(), 16)
+        target_type, _, source_type, rows_type, _ = signature.args
 
-        def pointer(array_type: Any, array: Any, index: Any) -> Any:
-            start = context.make_array(array_type)(context, builder, array).data
+        def start(array_type: Any, array: Any) -> Any:
+            return context.make_array(array_type)(context, builder, array).data
+
+        def pointer(array: Any, index: Any) -> Any:
             first = builder.mul(index, ir.Constant(index.type, 16))
-            return builder.bitcast(builder.gep(start, [first], inbounds=True), vector.as_pointer())
+            return builder.bitcast(builder.gep(array, [first], inbounds=True), vector.as_pointer())
 
-        to, of = pointer(target, *arguments[:2]), pointer(source, *arguments[2:])
-        builder.store(builder.fadd(builder.load(to, align=4), builder.load(of, align=4)), to, align=4)
+        to, of = pointer(start(target_type, arguments[0]), arguments[1]), start(source_type, arguments[2])
+        numbers = start(rows_type, arguments[3])
+        total = cgutils.alloca_once(builder, vector)  # type: ignore[no-untyped-call]  # it publishes no types
+        builder.store(builder.load(to, align=4), total)
+        with cgutils.for_range(builder, arguments[4]) as loop:
+            number = builder.load(builder.gep(numbers, [loop.index], inbounds=True))
+            one = builder.load(pointer(of, builder.zext(number, ir.IntType(64))), align=4)
+            builder.store(builder.fadd(builder.load(total), one), total)
+        builder.store(builder.load(total), to, align=4)
         return context.get_dummy_value()
 
-    return types.void(target, types.intp, source, types.intp), codegen
+    return types.void(target, types.intp, source, rows, types.intp), codegen
 
 
 def _block(context: Any, builder: Any, array_type: Any, data: Any, index: Any) -> Any:

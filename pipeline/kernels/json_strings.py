@@ -3,7 +3,7 @@ r"""JSON values as they are spelled in a file -> one Arrow array of text, withou
     b'"a\\nb"', b'null', b'"\\u0435"'  ->  ["a\nb", null, "е"]
 
 The parser has checked the grammar (msgspec does, of every value it skips); here strings lose their quotes and escapes,
-eight bytes a step. 1.5 GB/s on documentation, where str objects and an array made of them run at 700 MB/s.
+eight bytes a step. With parsing 775 MB of documentation per core-second; with a str for each text, 516.
 """
 
 from collections.abc import Sequence

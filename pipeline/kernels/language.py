@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.kernels.arrow import aligned, text_buffers
-from pipeline.kernels.bits import EVERY_7F, add_floats, bytes_between, bytes_equal, count_trailing_zeros, load_uint64
+from pipeline.kernels.bits import EVERY_7F, add_rows, bytes_between, bytes_equal, count_trailing_zeros, load_uint64
 from pipeline.kernels.compiled import inlined, lean
 from pipeline.kernels.hashing import START, absorb, mix64
 from pipeline.kernels.language_model import (
@@ -32,6 +32,8 @@ NUM_REMEMBERED = 1 << 18
 """Words whose sums each thread remembers, 20 MB. A fourth of that was slower by a third: to sum a word anew costs more
 than to fetch its sum from memory.
 """
+NUM_FOUND = 256
+"""N-grams of a word whose rows are added at once."""
 MIN_LETTERS = 20
 """Below this many letters a label says nothing: it calls "OK" Polish, and every number English."""
 _FNV_START, _FNV_PRIME = np.uint32(2_166_136_261), np.uint32(16_777_619)
@@ -63,9 +65,10 @@ def detect(text: pa.LargeStringArray) -> Languages:
     label, score = np.zeros(len(text), np.int16), np.zeros(len(text), np.float32)
     longest = int(np.diff(offsets).max(initial=0))
     word, vector = np.empty(longest + 2, np.uint8), np.empty((1, DIMENSION), np.float32)
+    found = np.empty(NUM_FOUND, np.int32)
     model = language_model()
     nodes, scores = np.empty(len(model.left), np.int32), np.empty(len(model.left), np.float64)
-    _detect_batch(data, offsets, *model, *_memory(), word, vector, nodes, scores, label, score)
+    _detect_batch(data, offsets, *model, *_memory(), word, found, vector, nodes, scores, label, score)
     return Languages(label=label, score=score)
 
 
@@ -97,6 +100,7 @@ def _detect_batch(
     known: Any,
     sums: Any,
     marked: Any,
+    found: Any,
     vector: Any,
     stack_nodes: Any,
     stack_scores: Any,
@@ -121,10 +125,11 @@ def _detect_batch(
                 marked[0], marked[position - start + 1] = _BEGIN, _END
                 for place in range(start, position):
                     marked[place - start + 1] = data[place]
-                num_rows = _sum_word(marked, position - start + 2, word, rows, bucket_rows, sums, slot)
+                num_rows = _sum_word(marked, position - start + 2, word, rows, bucket_rows, found, sums, slot)
                 known[slot, 1] = np.uint64(num_rows)
             size += np.intp(known[slot, 1])
-            add_floats(vector, 0, sums, np.intp(slot))
+            found[0] = np.int32(slot)
+            add_rows(vector, 0, sums, found, 1)
         for i in range(DIMENSION):
             vector[0, i] /= np.float32(size)
         label[document], score[document] = _best(vector, output, left, right, stack_nodes, stack_scores)
@@ -184,14 +189,18 @@ def _find(
 
 
 @inlined
-def _sum_word(marked: Any, length: Any, word: Any, rows: Any, bucket_rows: Any, sums: Any, slot: Any) -> Any:
+def _sum_word(
+    marked: Any, length: Any, word: Any, rows: Any, bucket_rows: Any, found: Any, sums: Any, slot: Any
+) -> Any:
     """Leave the sum of the rows of a word and of its n-grams in sums[slot]; return how many rows they are.
 
-    marked[:length] is `<word>`. An n-gram that was pruned has a row of zeros, so that no branch depends on it.
+    marked[:length] is `<word>`. First which rows (`found`: scratch, int32), without a branch on whether an n-gram was
+    pruned, then their sum in one register.
     """
     for i in range(DIMENSION):
         sums[slot, i] = rows[word, i] if word >= 0 else np.float32(0)
     added = np.int32(word >= 0)
+    num_found = np.intp(0)
     for first in range(length):
         if marked[first] & 0xC0 == 0x80:
             continue
@@ -205,9 +214,13 @@ def _sum_word(marked: Any, length: Any, word: Any, rows: Any, bucket_rows: Any, 
                 place += 1
             if num_chars >= MIN_NGRAM:
                 row = bucket_rows[value % np.uint32(NUM_BUCKETS)]
-                added += row != NO_ROW
-                add_floats(sums, np.intp(slot), rows, np.intp(row))
+                found[np.uint64(num_found)] = np.int32(row)
+                num_found += row != NO_ROW
             num_chars += 1
+        if num_found >= NUM_FOUND - MAX_NGRAM or first == length - 1:
+            add_rows(sums, np.intp(slot), rows, found, num_found)
+            added += np.int32(num_found)
+            num_found = np.intp(0)
     return added
 
 

@@ -24,8 +24,8 @@ MODEL_SHA256 = "8f3472cfe8738a7b6099e8e999c3cbfae0dcd15696aac7d7738a8039db603e83
 
 DIMENSION = 16
 NUM_BUCKETS = 2_000_000
-NO_ROW = 50_000
-"""A row of zeros, behind the 50,000 of the model: 16 bits name them all, so the table of buckets is 4 MB, not 8."""
+NO_ROW = 65_535
+"""Rows are 50,000, so that 16 bits name them, and the table of buckets is 4 MB, not 8."""
 MIN_NGRAM, MAX_NGRAM = 2, 4
 """Characters of the n-grams that a word is cut into, its edges marked < and >. Facts of lid.176, checked when read."""
 
@@ -37,7 +37,7 @@ _END_OF_LINE = "</s>"
 class LanguageModel(NamedTuple):
     """What the kernel needs. Rows of `rows`: first the words of the dictionary, then the n-grams that were kept."""
 
-    rows: np.ndarray  # (50,001, 16) float32, the last of zeros
+    rows: np.ndarray  # (50,000, 16) float32
     bucket_rows: np.ndarray  # (NUM_BUCKETS,) uint16: the row of an n-gram by its hash, NO_ROW where it was pruned
     word_slots: np.ndarray  # (32,768,) int32: 1 + the word whose bytes hash to the slot or a slot before it, 0 if none
     word_hashes: np.ndarray  # (7,235,) uint32 FNV-1a of each word's bytes
@@ -121,12 +121,11 @@ def _read() -> tuple[LanguageModel, tuple[str, ...]]:
     labels = tuple(text.decode().removeprefix("__label__") for text in texts[num_words:])
     kept = reader.array("<i4", 2 * num_kept).reshape(-1, 2)
     bucket_rows: np.ndarray = np.full(NUM_BUCKETS, NO_ROW, np.uint16)
-    assert num_words + num_kept <= NO_ROW
+    assert num_words + num_kept < NO_ROW
     bucket_rows[kept[:, 0]] = num_words + kept[:, 1]
 
     assert reader.take("?") == (True,), "the input matrix is quantised"
-    rows = np.concatenate([_quantised(reader), np.zeros((1, DIMENSION), np.float32)])
-    assert len(rows) == NO_ROW + 1
+    rows = _quantised(reader)
     assert reader.take("?") == (False,), "the output matrix is not"
     num_nodes, _ = reader.take("qq")
     output = reader.array("<f4", num_nodes * DIMENSION).reshape(-1, DIMENSION)

@@ -1,12 +1,12 @@
 """Repeated runs of words: the top 2-, 3- and 4-gram and the duplicate 5- to 10-grams of Rae et al. 2021, table A1.
 
 The published way builds every n-gram of nine lengths as a string: nine hash tables over all words. But an n-gram that
-occurs twice begins and ends with an (n - 1)-gram that occurs twice. So only 2-grams are looked up for every word; each
-longer length looks at the places where two neighbours of the length before it both repeated, and names an n-gram by
-the pair of their first places: exact, no hashing of words again. In prose one place in five is left at 3-grams and one
-in fifty at 5-grams; text that repeats itself, the worst case, costs nine cheap passes.
+occurs twice begins and ends with an (n - 1)-gram that occurs twice. So only the 2-grams of all words are counted, in a
+table of bytes that cannot miss a repeated one. What is left (a third of the places of the development corpus, a fifth
+at 3-grams, a tenth at 5-grams) is named by the place where it comes first: an n-gram by the names of the two (n - 1)-
+grams in it, mostly without looking anything up. Exact, and no word is hashed again.
 
-Places and counts are int32: a document has fewer than 2**31 words, since cleaning limits its bytes long before.
+Places and counts are int32: scratch.py holds documents of fewer than 2**31 bytes.
 """
 
 from typing import Any

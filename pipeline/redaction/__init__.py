@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.config import RedactConfig
+from pipeline.kernels.arrow import replaced
 from pipeline.redaction import (
     api_key,
     email_address,
@@ -84,7 +84,7 @@ def redact(text: pa.LargeStringArray, rules: tuple[Rule, ...]) -> Redacted:
             changed[document] = True
             replacements.append(after.decode())
     if replacements:
-        text = pc.replace_with_mask(text, pa.array(changed), pa.array(replacements, pa.large_string()))
+        text = replaced(text, changed, pa.array(replacements, pa.large_string()))
     return Redacted(text=text, counts=counts)
 
 

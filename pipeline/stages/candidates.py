@@ -7,7 +7,7 @@
 3. gather    a unit is a range of ranks: each pair once, cut into lots to measure, and which document each lot needs
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,6 @@ MAX_LINE_CHARS = 200
 
 NEED = np.dtype([("document", "<i8"), ("lot", "<i8")])
 """A document that a lot of its range of ranks needs."""
-CORES_SCHEMA = [("document", pa.int64())]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +65,6 @@ def sign(task: SignTask) -> Summary:
     examples: dict[str, dict[int, dict[str, Any]]] = {}
     pending: list[np.ndarray] = []
     urls: list[str] = []
-    core_documents, core_signatures, core_signed = [], [], []
 
     def flush() -> None:
         records = np.concatenate(pending)
@@ -77,37 +75,37 @@ def sign(task: SignTask) -> Summary:
         pending.clear()
 
     num_permutations = task.near.bands * task.near.rows
-    for file in task.group.files:
-        lines = templates.get(file.source, np.empty(0))
-        with open_parquet(file.url) as parquet:
-            start = file.first_document
-            for number in range(parquet.num_row_groups):
-                columns = ["num_bytes", "signature", *(["text"] if len(lines) else [])]
-                table = parquet.read_row_group(number, columns=columns, use_threads=False)
-                end = start + table.num_rows
-                low, high = np.searchsorted(ranked["document"], [start, end])
-                own = ranked[low:high]
-                rows, start = own["document"] - start, end
-                values = fixed_bytes(table["signature"], 4 * num_permutations).view("<u4")
-                signed = table["signature"].is_valid().to_numpy()
-                num_bytes = table["num_bytes"].to_numpy()
-                pending.append(_band_records(values, signed, own, rows, num_bytes, task.near))
-                if sum(map(len, pending)) >= MAX_RUN_RECORDS:
-                    flush()
-                if not len(lines):
-                    continue
-                text = table["text"].combine_chunks()
-                words, removed = core_words(text, lines["hash"])
-                cut = np.flatnonzero(removed)
-                values, signed = minhash.signatures(words, ngram=task.near.ngram, num_permutations=num_permutations)
-                pending.append(_band_records(values, signed, own, rows, num_bytes, task.near))
-                core_documents.append(cut + end - table.num_rows)
-                core_signatures.append(values[cut])
-                core_signed.append(signed[cut])
-                _add_examples(examples.setdefault(file.source, {}), lines, text)
+    schema = cores_schema(num_permutations)
+    with (
+        storage.atomic_writer(task.cores_url) as stream,
+        pq.ParquetWriter(
+            stream, schema, compression="none", use_dictionary=False, write_statistics=["document"]
+        ) as cores,
+    ):
+        for file, start, table in row_groups(task):
+            end = start + table.num_rows
+            low, high = np.searchsorted(ranked["document"], [start, end])
+            own = ranked[low:high]
+            rows = own["document"] - start
+            num_bytes = table["num_bytes"].to_numpy()[rows]
+            values = fixed_bytes(table["signature"], 4 * num_permutations).view("<u4")[rows]
+            signed = table["signature"].is_valid().to_numpy()[rows]
+            pending.append(_band_records(values, signed, own, num_bytes, task.near))
+            if sum(map(len, pending)) >= MAX_RUN_RECORDS:
+                flush()
+            lines = templates.get(file.source)
+            if lines is None or not len(own):
+                continue
+            text = table["text"].combine_chunks()
+            text = text if len(own) == len(text) else text.take(pa.array(rows))
+            words, removed = core_words(text, lines["hash"])
+            values, signed = minhash.signatures(words, ngram=task.near.ngram, num_permutations=num_permutations)
+            pending.append(_band_records(values, signed, own, num_bytes, task.near))
+            columns = [own["document"][removed], signature_column(values[removed], signed[removed])]
+            cores.write_table(pa.table(columns, schema=schema))
+            _add_examples(examples.setdefault(file.source, {}), lines, text)
     if pending:
         flush()
-    _write_cores(task.cores_url, core_documents, core_signatures, core_signed, num_permutations)
     return {
         "runs": urls,
         "examples": {source: list(found.values()) for source, found in sorted(examples.items())},
@@ -115,20 +113,27 @@ def sign(task: SignTask) -> Summary:
     }
 
 
+def row_groups(task: SignTask) -> Iterator[tuple[DocumentsFile, int, pa.Table]]:
+    """(file, number of the first document, what is needed of a row group), one after another."""
+    for file in task.group.files:
+        columns = ["num_bytes", "signature", *(["text"] if file.source in task.templates_urls else [])]
+        start = file.first_document
+        with open_parquet(file.url) as parquet:
+            for number in range(parquet.num_row_groups):
+                table = parquet.read_row_group(number, columns=columns, use_threads=False)
+                yield file, start, table
+                start += table.num_rows
+
+
 def _band_records(
-    values: np.ndarray,
-    signed: np.ndarray,
-    ranked: np.ndarray,
-    rows: np.ndarray,
-    num_bytes: np.ndarray,
-    near: NearConfig,
+    values: np.ndarray, signed: np.ndarray, ranked: np.ndarray, num_bytes: np.ndarray, near: NearConfig
 ) -> np.ndarray:
-    """BAND (k,) of the documents `ranked`, which stand in `rows` of a table, as far as they are signed."""
-    ranked, rows = ranked[signed[rows]], rows[signed[rows]]
-    hashes = bands.band_hashes(values[rows], bands=near.bands, rows=near.rows)
+    """BAND (k,) of the documents `ranked`, as far as they are signed."""
+    ranked = ranked[signed]
+    hashes = bands.band_hashes(values[signed], bands=near.bands, rows=near.rows)
     records = np.empty(hashes.size, BAND)
     records["hash"] = hashes.ravel()
-    records["place"] = np.repeat(places(ranked["rank"], num_bytes[rows]), near.bands)
+    records["place"] = np.repeat(places(ranked["rank"], num_bytes[signed]), near.bands)
     records["document"] = np.repeat(ranked["document"], near.bands)
     return records
 
@@ -142,30 +147,21 @@ def _add_examples(found: dict[int, dict[str, Any]], lines: np.ndarray, text: pa.
             found[value] = {"line": line[:MAX_LINE_CHARS], "count": count}
 
 
-def _write_cores(
-    url: str,
-    documents: Sequence[np.ndarray],
-    signatures: Sequence[np.ndarray],
-    signed: Sequence[np.ndarray],
-    num_permutations: int,
-) -> None:
-    values = np.concatenate([np.empty((0, num_permutations), np.uint32), *signatures])
-    has_signature = np.concatenate([np.empty(0, np.bool_), *signed])
-    columns = {
-        "document": np.concatenate([np.empty(0, np.int64), *documents]),
-        "signature": signature_column(values, has_signature),
-    }
-    with storage.atomic_writer(url) as stream:
-        pq.write_table(pa.table(columns), stream, compression="none", use_dictionary=False)
+def cores_schema(num_permutations: int) -> pa.Schema:
+    """Signatures of cores, sorted by document: a row for each that has a rank and holds a template line."""
+    return pa.schema([("document", pa.int64()), ("signature", pa.binary(4 * num_permutations))])
 
 
-def read_core_rows(url: str, file: DocumentsFile) -> tuple[np.ndarray, pa.Table]:
-    """Rows of `file` whose core was signed, and that part of the table."""
-    with open_parquet(url) as parquet:
-        table = parquet.read()
-    document = table["document"].to_numpy()
-    low, high = np.searchsorted(document, [file.first_document, file.first_document + file.num_documents])
-    return document[low:high] - file.first_document, table.slice(low, high - low)
+def read_cores(cores: pq.ParquetFile, start: int, end: int) -> pa.Table:
+    """The rows of the documents start..end - 1."""
+    tables = [cores.schema_arrow.empty_table()]
+    for number in range(cores.num_row_groups):
+        bounds = cores.metadata.row_group(number).column(0).statistics
+        if bounds is not None and bounds.max >= start and bounds.min < end:
+            table = cores.read_row_group(number, use_threads=False)
+            low, high = np.searchsorted(table["document"].to_numpy(), [start, end])
+            tables.append(table.slice(low, high - low))
+    return pa.concat_tables(tables)
 
 
 @dataclass(frozen=True, kw_only=True)

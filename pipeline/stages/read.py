@@ -1,64 +1,42 @@
 """Input files -> kept documents, quarantined records, and the ledger of both.
 
-One pass over the text, a batch of some 16 MB at a time:
-
-    read -> clean -> redact -> drop null and blank -> statistics and word hashes -> filters -> content hash, signature,
-    lines -> documents file
+    survey of large files -> units (read_unit.py) -> their results added up
 
 A unit is a run of files of one source, some 64 MB together, or a part of a large file (survey.py); how files fall into
 units decides no byte of the result.
-Memory is a few batches, whatever the size of a file.
 """
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from manifests import storage
 from manifests.canonical import fingerprint
 from manifests.errors import UserError
 from manifests.inputs import INPUTS_SCHEMA
-from pipeline import texts
-from pipeline.config import BuildConfig, CleanConfig, NearConfig, RedactConfig, SourceConfig, resolved_filters
-from pipeline.dedup import exact, minhash
-from pipeline.dedup.templates import line_hashes
+from pipeline.config import BuildConfig, SourceConfig, resolved_filters
 from pipeline.documents import (
-    LINE,
     DocumentsFile,
-    add_lines,
-    documents_schema,
     in_groups,
-    row_group_rows,
-    signature_column,
 )
-from pipeline.filters import judge_all
-from pipeline.identity import CONTENT_HASH_BYTES
 from pipeline.inputs import InputFile, Inputs, find_inputs, group_inputs
-from pipeline.kernels.text import Words, analyse
 from pipeline.ledger import Ledger
-from pipeline.quarantine import Quarantine
-from pipeline.readers import Fields, read_file
+from pipeline.readers import Fields
 from pipeline.readers.parts import Part
 from pipeline.readers.survey import Survey
-from pipeline.runtime import Runtime, Summary, Unit, short
-from pipeline.stages.survey import check_unchanged, survey_files
+from pipeline.runtime import Runtime, Unit, short
+from pipeline.stages.read_unit import ReadTask, read_documents
+from pipeline.stages.survey import survey_files
 
-FORMAT = 5
+FORMAT = 6
 COUNTED_BYTES = 1 << 30
 """Lines are counted in all documents of a source whose files are no larger than this together, else in every second,
 fourth ...: template lines are those of a whole percent of the documents, which a sample of some 100,000 shows.
 """
-MAX_UNCOUNTED = 16_000_000
-"""Lines held before they are counted: 128 MB. Counting sorts them, so the fewer times the better."""
-MAX_SKIPPED = 100
-"""Names of files skipped inside archives that a unit hands on: the report lists fewer."""
 MIN_BUDGET_RECORDS = 10
 """Bad records that never stop a build unless the budget is 0: a fraction of a small source would be less than one
 record.
@@ -72,167 +50,6 @@ def find_all_inputs(config: BuildConfig) -> Inputs:
         files=tuple(file for inputs in found for file in inputs.files),
         skipped=tuple(file for inputs in found for file in inputs.skipped),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReadTask:
-    """Read a run of files of one source."""
-
-    source: str
-    files: tuple[InputFile, ...]
-    format: str
-    fields: Fields
-    encoding: str | None
-    markup: str | None
-    clean: CleanConfig
-    redact: RedactConfig
-    filters: tuple[tuple[str, Any], ...]
-    """Names and settings, in the order they judge."""
-    near: NearConfig
-    lines_level: int
-    """Lines are counted in one of 2**lines_level documents, chosen by content hash."""
-    part: Part | None
-    """Of the one file, where it is read in parts; then `sha256` is the file's, by its survey."""
-    sha256: str
-    documents_url: str
-    lines_url: str
-    quarantine_url: str
-
-
-def read_documents(task: ReadTask) -> Summary:
-    """Write the unit's documents and, where there are any, its quarantined records; count where each record ended."""
-    counts: Counter[tuple[str, str | None]] = Counter()
-    sizes: Counter[tuple[str, str | None]] = Counter()
-    inputs: list[list[Any]] = []
-    redacted: Counter[str] = Counter()
-    skipped: list[list[str]] = []
-    num_text_bytes = num_changed = num_counted = 0  # bytes: as they are read, before anything is judged
-    lines, uncounted = np.empty(0, LINE), [np.empty(0, np.uint64)]
-
-    def end(stage: str, reason: str | None, num_documents: int, num_bytes: int) -> None:
-        counts[stage, reason] += num_documents
-        sizes[stage, reason] += num_bytes
-
-    def found(quarantine: Quarantine) -> Iterator[pa.Table]:
-        nonlocal num_text_bytes
-        for file in task.files:
-            check_unchanged(file)
-            reading = read_file(
-                file.url,
-                format=task.format,
-                fields=task.fields,
-                encoding=task.encoding,
-                markup=task.markup,
-                part=task.part,
-            )
-            for records in reading:
-                for bad in records.bad:
-                    end("quarantine", bad.reason, bad.num_records, bad.num_bytes)
-                quarantine.add(task.source, file.name, records.bad)
-                for path, reason in records.skipped[: max(0, MAX_SKIPPED - len(skipped))]:
-                    skipped.append([texts.file_of(file.name, path), reason])
-                num_text_bytes += sum(bad.num_bytes for bad in records.bad)
-                documents, num_null = texts.found(records, file.name)
-                end("filter", "empty.null", num_null, 0)
-                yield documents
-            check_unchanged(file)
-            summary = reading.summary
-            num_bytes, sha256 = (
-                (summary.num_bytes, summary.sha256) if task.part is None else (file.num_bytes, task.sha256)
-            )
-            inputs.append([task.source, file.name, file.url, num_bytes, f"sha256:{sha256}", summary.num_records])
-
-    schema = documents_schema(task.near.bands * task.near.rows)
-    with (
-        storage.atomic_writer(task.documents_url) as stream,
-        pq.ParquetWriter(stream, schema, compression="lz4", use_dictionary=False, write_statistics=False) as writer,
-        Quarantine(task.quarantine_url) as quarantine,
-    ):
-        for documents in texts.gathered(found(quarantine)):
-            prepared = texts.prepared(documents["text"].chunk(0), task.clean, task.redact)
-            redacted += prepared.redacted
-            num_text_bytes += texts.num_bytes(prepared.text)
-            num_changed += int(np.count_nonzero(prepared.changed))
-            kept = _keep(documents["id"].chunk(0), prepared.text, task, end)
-            if kept.num_rows:
-                num_bytes = kept["text"].nbytes
-                writer.write_table(kept, row_group_size=row_group_rows(kept.num_rows, num_bytes))
-                if task.near.templates.enabled:
-                    hashes, num_documents = _lines(kept, task.lines_level)
-                    uncounted.append(hashes)
-                    num_counted += num_documents
-                    if sum(map(len, uncounted)) > MAX_UNCOUNTED:
-                        lines, uncounted = add_lines(lines, np.concatenate(uncounted)), []
-    lines = add_lines(lines, np.concatenate([*uncounted, np.empty(0, np.uint64)]))
-    storage.write_bytes(task.lines_url, lines.tobytes())
-    return {
-        "inputs": inputs,
-        "ended": [
-            [stage, reason, counts[stage, reason], sizes[stage, reason]] for stage, reason in sorted(counts, key=str)
-        ],
-        "num_records": sum(row[-1] for row in inputs),
-        "num_text_bytes": num_text_bytes,
-        "num_kept": counts["kept", None],
-        "num_quarantined": sum(n for (stage, _), n in counts.items() if stage == "quarantine"),
-        "num_changed": num_changed,
-        "redacted": dict(sorted(redacted.items())),
-        "num_counted": num_counted,
-        "skipped": skipped,
-        "files": [task.documents_url, task.lines_url, *([task.quarantine_url] if quarantine.num_rows else [])],
-    }
-
-
-def _keep(ids: pa.Array, text: pa.LargeStringArray, task: ReadTask, end: Any) -> pa.Table:
-    """The batch's documents that stay, by documents_schema. The rest go to `end`."""
-    schema = documents_schema(task.near.bands * task.near.rows)
-    num_bytes = pc.binary_length(text).cast(pa.int64()).to_numpy()
-
-    statistics, words = analyse(text)
-    blank = statistics.num_words == 0
-    verdicts, reasons = judge_all(task.filters, statistics)
-    reason = np.where(blank, 0, verdicts + 1)  # 0: blank, 1: kept, above: reasons[reason - 2]
-    for code in np.unique(reason[reason != 1]):
-        of_code = reason == code
-        name = "empty.blank" if code == 0 else reasons[code - 2]
-        end("filter", name, int(of_code.sum()), int(num_bytes[of_code].sum()))
-    stays = np.flatnonzero(reason == 1)
-    end("kept", None, len(stays), int(num_bytes[stays].sum()))
-
-    # Mostly all stay, and a copy of the text costs as much as hashing it.
-    if len(stays) < len(text):
-        rows = pa.array(stays)
-        text, ids = text.take(rows), ids.take(rows)
-    hashes = exact.content_hashes(text)
-    kept = {
-        "id": ids,
-        "text": text,
-        "num_bytes": num_bytes[stays],
-        "content_hash": pa.Array.from_buffers(
-            pa.binary(CONTENT_HASH_BYTES), len(stays), [None, pa.py_buffer(np.ascontiguousarray(hashes, "<u8"))]
-        ),
-        "text_hash": exact.text_hashes(text),
-        "signature": _signatures(words, stays, task.near),
-    }
-    return pa.table(kept, schema=schema)
-
-
-def _signatures(words: Words, stays: np.ndarray, near: NearConfig) -> pa.Array:
-    num_permutations = near.bands * near.rows
-    if not near.enabled or not len(stays):
-        return pa.nulls(len(stays), pa.binary(4 * num_permutations))
-    signatures, has_signature = minhash.signatures(words, ngram=near.ngram, num_permutations=num_permutations)
-    return signature_column(signatures[stays], has_signature[stays])
-
-
-def _lines(kept: pa.Table, level: int) -> tuple[np.ndarray, int]:
-    """The lines of the batch's documents that are in the sample, each once a document, and how many documents."""
-    hashes, offsets = line_hashes(kept["text"].chunk(0))
-    first_byte = np.frombuffer(kept["content_hash"].chunk(0).buffers()[1], np.uint8)[::CONTENT_HASH_BYTES]
-    rows = np.flatnonzero(first_byte[: kept.num_rows] & ((1 << level) - 1) == 0)
-    if len(rows) == kept.num_rows:
-        return hashes, len(rows)
-    lists = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(hashes))
-    return lists.take(pa.array(rows)).values.to_numpy(), len(rows)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,10 +22,12 @@ from manifests.manifest import Dataset, Manifest, load, manifest_url
 from pipeline.config import NearConfig
 from pipeline.documents import DocumentsFile, open_parquet
 from pipeline.runtime import Summary
-from pipeline.stages.candidates import read_core_rows
+from pipeline.stages.candidates import read_cores
 from pipeline.stages.exact import Group
 from pipeline.stages.outcome import kept_rows
 
+GROUP_ROWS = 65_536
+"""Of a row group: 30 MB of signatures."""
 COLUMNS = ["source", "id", "num_bytes", "content_hash", "text_hash", "signature"]
 
 
@@ -58,23 +60,42 @@ def write_signatures(task: SignaturesTask) -> Summary:
         pq.ParquetWriter(stream, schema, compression="zstd", use_dictionary=["source"]) as writer,
     ):
         for file in task.group.files:
-            kept = kept_rows(task.dropped_folder, file)
-            with open_parquet(file.url) as parquet:
-                table = parquet.read(columns=COLUMNS[1:], use_threads=False)
-            if task.cores_url is not None:
-                rows, cores = read_core_rows(task.cores_url, file)
-                place = np.arange(table.num_rows)
-                place[rows] = table.num_rows + np.arange(len(rows))
-                both = pa.concat_arrays([*table["signature"].chunks, *cores["signature"].chunks])
-                column = both.take(pa.array(place))
-                table = table.set_column(table.schema.get_field_index("signature"), "signature", column)
-            table = table.filter(pa.array(kept))
-            source = pa.repeat(pa.scalar(file.source, pa.large_string()), table.num_rows)
-            table = table.add_column(0, pa.field("source", pa.large_string()), source).select(COLUMNS)
-            if table.num_rows:
-                writer.write_table(table.cast(schema), row_group_size=65_536)
-            num_documents += table.num_rows
+            for table in _kept(file, task):
+                source = pa.repeat(pa.scalar(file.source, pa.large_string()), table.num_rows)
+                table = table.add_column(0, pa.field("source", pa.large_string()), source).select(COLUMNS)
+                writer.write_table(table.cast(schema))
+                num_documents += table.num_rows
     return {"num_documents": num_documents, "files": [task.signatures_url]}
+
+
+def _kept(file: DocumentsFile, task: SignaturesTask) -> Iterator[pa.Table]:
+    """Kept documents of one file without their source, some GROUP_ROWS at a time."""
+    kept, start, waiting = kept_rows(task.dropped_folder, file), 0, []
+    with open_parquet(file.url) as parquet:
+        for number in range(parquet.num_row_groups):
+            table = parquet.read_row_group(number, columns=COLUMNS[1:], use_threads=False)
+            first, end = file.first_document + start, file.first_document + start + table.num_rows
+            own = kept[start : start + table.num_rows]
+            start += table.num_rows
+            if own.any():
+                waiting.append(_with_cores(table, first, end, task.cores_url).filter(pa.array(own)))
+            if sum(table.num_rows for table in waiting) >= GROUP_ROWS:
+                yield pa.concat_tables(waiting)
+                waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _with_cores(table: pa.Table, first: int, end: int, cores_url: str | None) -> pa.Table:
+    """`table` of the documents first..end - 1, with the signature of the core where there is one."""
+    if cores_url is None:
+        return table
+    with open_parquet(cores_url) as parquet:
+        cores = read_cores(parquet, first, end)
+    place = np.arange(table.num_rows)
+    place[cores["document"].to_numpy() - first] = table.num_rows + np.arange(cores.num_rows)
+    both = pa.concat_arrays([*table["signature"].chunks, *cores["signature"].chunks])
+    return table.set_column(table.schema.get_field_index("signature"), "signature", both.take(pa.array(place)))
 
 
 def signatures_url(root: str, version: str, group: int) -> str:

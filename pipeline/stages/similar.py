@@ -27,7 +27,7 @@ from pipeline.kernels.text import Words
 from pipeline.kernels.words import words_of
 from pipeline.runtime import Summary
 from pipeline.shuffle import read_part
-from pipeline.stages.candidates import NEED, read_core_rows
+from pipeline.stages.candidates import NEED, read_cores
 from pipeline.stages.exact import Group, read_batches, write_batches
 from pipeline.stages.templates import read_templates
 
@@ -110,9 +110,10 @@ def _of_file(file: DocumentsFile, documents: np.ndarray, task: ShipTask) -> pa.T
             start = end
     table = pa.concat_tables(tables)
     if task.has_base and len(lines):
-        rows, cores = read_core_rows(task.cores_url, file)
+        with open_parquet(task.cores_url) as parquet:
+            cores = read_cores(parquet, file.first_document, file.first_document + file.num_documents)
         signatures = np.array(table["signature"].to_pylist(), object)
-        known = dict(zip((rows + file.first_document).tolist(), cores["signature"].to_pylist(), strict=True))
+        known = dict(zip(cores["document"].to_pylist(), cores["signature"].to_pylist(), strict=True))
         for i, document in enumerate(documents.tolist()):
             if document in known:
                 signatures[i] = known[document]

@@ -186,11 +186,11 @@ def test_a_killed_rank_goes_on_beside_another_job_and_nothing_is_left(
 ) -> None:
     manifest = on_s3()
     expected = epoch_of(Loader(unequal, global_batch=3))
-    shared_memory = set(Path("/dev/shm").iterdir())
     other = rank(manifest, cache_dir)
     first = rank(manifest, cache_dir, workers=workers)
     assert first.stdout is not None
     lines = [json.loads(first.stdout.readline()) for _ in range(4)]
+    assert not [path for pid in family_of(first.pid) for path in named_memory(pid)]
     first.send_signal(signal.SIGKILL)
     lines += [json.loads(line) for line in first.communicate(timeout=60)[0].splitlines()]
     again = rank(manifest, cache_dir, state=lines[-1][1], workers=workers)
@@ -201,7 +201,18 @@ def test_a_killed_rank_goes_on_beside_another_job_and_nothing_is_left(
     # What the killed rank held is swept at the next start; here the last to leave had swept before it was killed.
     ShardCache(cache_dir).sweep(keep=())
     assert list(cache_dir.iterdir()) == []
-    assert set(Path("/dev/shm").iterdir()) <= shared_memory
+
+
+def family_of(pid: int) -> list[int]:
+    """A process and its children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8")
+    return [pid, *map(int, children.split())]
+
+
+def named_memory(pid: int) -> list[str]:
+    """What a process maps of /dev/shm, where a kill would leave it."""
+    maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
+    return [line for line in maps.splitlines() if "/dev/shm" in line]
 
 
 def test_a_worker_that_is_killed_is_named(unequal: str) -> None:
