@@ -47,7 +47,7 @@ from manifests.shard import ExampleFormat
 from pipeline import base as continued
 from pipeline import quarantine, report, runtime
 from pipeline.balance import check_documents, check_tokens, settle_ledger
-from pipeline.checks import check_places, check_version, existing_version
+from pipeline.checks import check_dates, check_places, check_version, existing_version
 from pipeline.config import BuildConfig, describe_config, determining, from_arguments, load_config
 from pipeline.inputs import SPLIT_FILE_BYTES, Inputs
 from pipeline.ledger import Ledger, LedgerError
@@ -58,7 +58,7 @@ from pipeline.stages.deduplicate import deduplicate, what_is_missed
 from pipeline.stages.encode import SPLITS, Encoded, EncodeRules, encode
 from pipeline.stages.engine import TokenizerInUse, prove_engine
 from pipeline.stages.pack import plan_shards
-from pipeline.stages.read import Read, check_budget, find_all_inputs, read, read_units
+from pipeline.stages.read import Read, check_budget, find_all_inputs, read, read_units, undated_in_words
 from pipeline.stages.tokenizer import TrainingTexts, given_tokenizer, trained_tokenizer
 from pipeline.stages.tokenizer import in_words as tokenizer_in_words
 from pipeline.stages.write import Target, write
@@ -116,6 +116,8 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     quarantined = quarantine.publish(root, config.version, documents.quarantine_urls, num_first=report.MAX_LISTED)
     check_budget(documents.ledger, config.bad_records.budget_fraction, quarantined.folder)
     say(f"read {documents.num_read:,} documents, kept {documents.num_kept:,} after cleaning and filters")
+    if undated := undated_in_words(config, documents):
+        say(undated)
 
     dropped = deduplicate(runtime, root, config.version, documents.files, documents.lines, config.dedup, base)
     ledger = settle_ledger(documents.ledger, dropped.counts)
@@ -201,11 +203,13 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
                 *(f"{storage.basename(file.url)} ({file.reason})" for file in found.skipped),
                 *(f"{name} ({reason})" for name, reason in documents.skipped),
             ],
+            num_skipped=len(found.skipped) + documents.num_skipped,
             num_pairs=dropped.num_pairs,
             cleaned_documents=documents.num_changed,
             clusters=dropped.clusters,
             templates=dropped.templates,
             redacted=documents.redacted,
+            undated=undated,
         )
         storage.write_bytes(storage.join(root, f"reports/{config.version}.html"), report.render(manifest, facts))
     return load(save(manifest, root))
@@ -360,6 +364,7 @@ def main(argv: Sequence[str]) -> int:
         # A wrong path or tokenizer is told at once, before Ray takes its seconds to start.
         found = find_all_inputs(config)
         check_places(config, found)
+        check_dates(config, found)
         given_tokenizer(config.tokenizer)
         if arguments.dry_run:
             sys.stdout.write(dry_run(config, found) + "\n")

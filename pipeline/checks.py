@@ -7,6 +7,7 @@ from manifests.errors import UserError
 from manifests.manifest import Manifest, load, manifest_url
 from pipeline.config import BuildConfig, determining
 from pipeline.inputs import Inputs
+from pipeline.readers.formats import FIELDED, MAILS, format_of
 
 
 def check_places(config: BuildConfig, found: Inputs) -> None:
@@ -29,6 +30,29 @@ def check_places(config: BuildConfig, found: Inputs) -> None:
     for file in found.files:
         if _inside(file.url, root):
             raise UserError(f"output: {root} holds {file.url}, which source {file.source} reads: keep the two apart")
+
+
+def check_dates(config: BuildConfig, found: Inputs) -> None:
+    """The newest duplicate cannot stay where no document says how old it is.
+
+    Raises:
+        UserError: no source names a field with dates, and by formats and names none holds mails.
+    """
+    if config.dedup.keep != "newest" or any(source.date is not None for source in config.sources):
+        return
+    format_asked = {source.name: source.format for source in config.sources}
+    for file in found.files:
+        asked = format_asked[file.source]
+        # Content is looked at only when it is read. A name like a.txt may prove to be an mbox, a.jsonl will not.
+        if asked in MAILS or (asked == "auto" and format_of(file.name, b"-") not in FIELDED):
+            return
+    raise UserError(NO_DATES)
+
+
+NO_DATES = (
+    "dedup.keep is newest, but no source has dates: name the field that says when a record was written"
+    " (sources.0.date=created_at), or keep the longest or the smallest_id"
+)
 
 
 def _inside(url: str, folder: str) -> bool:

@@ -3,6 +3,7 @@
     id           large_string   as the record gives it, else "<file>#<record>"
     text         large_string   cleaned
     num_bytes    int64          UTF-8 bytes of text
+    date         int64          when it was written, UTC seconds; null where that is not known, or nobody asked
     content_hash binary(16)     of the normalised text: equal means exact duplicate
     text_hash    uint64         of the text as it stands: decides between documents equal in all else
     signature    binary(4 * p)  MinHash of p permutations; null for documents too short for a shingle
@@ -79,6 +80,7 @@ def documents_schema(num_permutations: int) -> pa.Schema:
             ("id", pa.large_string()),
             ("text", pa.large_string()),
             ("num_bytes", pa.int64()),
+            ("date", pa.int64()),
             ("content_hash", pa.binary(CONTENT_HASH_BYTES)),
             ("text_hash", pa.uint64()),
             ("signature", pa.binary(4 * num_permutations)),

@@ -31,13 +31,17 @@ class Facts:
     empty_files: Sequence[str]
     """Names of input files without a record."""
     skipped_files: Sequence[str]
-    """Names of files that hold no data by their name."""
+    """The first names of files that hold no data by their name."""
+    num_skipped: int
+    """All such files, in folders and inside archives."""
     num_pairs: int
     """Near-duplicate candidates whose similarity was measured."""
     cleaned_documents: int
     """Documents whose text a transform changed."""
     redacted: Mapping[str, int]
     """Replacements by redaction rule."""
+    undated: str | None = None
+    """What there is to say of documents without a date, where the newest duplicate stays."""
     clusters: Sequence[Mapping[str, Any]] = ()
     """The largest clusters of duplicates: source and id of the keeper, num_exact and num_near that went for it."""
     templates: Mapping[str, tuple[int, Sequence[Mapping[str, Any]]]] = field(default_factory=dict)

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.config import CleanConfig, RedactConfig
-from pipeline.readers import Limits, Records
+from pipeline.config import BuildConfig, CleanConfig, RedactConfig, SourceConfig
+from pipeline.readers import Fields, Limits, Records
 from pipeline.redaction import chosen_rules, redact
 from pipeline.transforms import clean
 
-SCHEMA = pa.schema([("id", pa.large_string()), ("text", pa.large_string())])
+SCHEMA = pa.schema([("id", pa.large_string()), ("text", pa.large_string()), ("date", pa.int64())])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,12 @@ class Prepared:
 def file_of(file_name: str, member: str) -> str:
     """What a file inside an archive is called: an archive counts as a folder."""
     return f"{file_name}/{member}" if member else file_name
+
+
+def fields_of(config: BuildConfig, source: SourceConfig) -> Fields:
+    """What is read of a source's records: dates only where they decide something."""
+    dated = config.dedup.keep == "newest"
+    return Fields(text=source.text, id=source.id, date=source.date if dated else None, dated=dated)
 
 
 def identities(records: Records, file_name: str) -> pa.ChunkedArray:
@@ -50,7 +56,8 @@ def identities(records: Records, file_name: str) -> pa.ChunkedArray:
 def found(records: Records, file_name: str) -> tuple[pa.Table, int]:
     """The batch's documents by SCHEMA, named by `identities`, and how many had null for a text."""
     text = records.documents["text"]
-    table = pa.table({"id": identities(records, file_name), "text": text}, schema=SCHEMA)
+    columns = {"id": identities(records, file_name), "text": text, "date": records.documents["date"]}
+    table = pa.table(columns, schema=SCHEMA)
     return (table.filter(pc.is_valid(text)), text.null_count) if text.null_count else (table, 0)
 
 

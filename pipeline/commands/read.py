@@ -48,6 +48,7 @@ class Totals:
     num_chars: int = 0
     num_skipped: int = 0
     num_changed: int = 0
+    num_undated: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     quarantined: Counter[str] = field(default_factory=Counter)
     redacted: Counter[str] = field(default_factory=Counter)
@@ -78,9 +79,9 @@ def rows(config: BuildConfig, source: SourceConfig, totals: Totals, limit: int |
     from pipeline import texts
     from pipeline.inputs import find_inputs
     from pipeline.kernels.text import analyse
-    from pipeline.readers import Fields, read_file
+    from pipeline.readers import dates, read_file
 
-    fields = Fields(text=source.text, id=source.id)
+    fields = texts.fields_of(config, source)
     found = find_inputs(source)
     totals.num_skipped = len(found.skipped)
     for file in found.files:
@@ -112,10 +113,15 @@ def rows(config: BuildConfig, source: SourceConfig, totals: Totals, limit: int |
             is_blank = analyse(prepared.text.fill_null(""))[0].num_words == 0 if len(text) else []
             ids = texts.identities(records, file.name).slice(0, left)
             name = texts.file_of(file.name, records.member)
-            for identity, after, blank in zip(ids.to_pylist(), prepared.text.to_pylist(), is_blank, strict=True):
+            when = records.documents["date"].slice(0, left)
+            columns = (ids.to_pylist(), prepared.text.to_pylist(), is_blank, when.to_pylist())
+            for identity, after, blank, date in zip(*columns, strict=True):
                 totals.num_documents += 1
                 totals.num_chars += len(after or "")
                 row = {"id": identity, "source": source.name, "file": name, "text": after or ""}
+                if fields.dated:
+                    row["date"] = None if date is None else dates.spelled(date)
+                    totals.num_undated += date is None
                 if blank:
                     row["dropped"] = "empty.null" if after is None else "empty.blank"
                     totals.dropped[row["dropped"]] += 1
@@ -130,7 +136,8 @@ def _shown(row: dict[str, Any]) -> str:
         return f"  ! {bad['file']}, {bad['place']}: {bad['reason']} ({bad['detail']})"
     text = " ".join(row["text"][: 2 * EXCERPT_CHARS].split())
     excerpt = text[:EXCERPT_CHARS] + ("…" if len(text) > EXCERPT_CHARS else "")
-    return f"  {row['id']}  {len(row['text']):,} chars  {row.get('dropped') or excerpt}"
+    date = f"  {row['date'] or 'no date'}" if "date" in row else ""
+    return f"  {row['id']}{date}  {len(row['text']):,} chars  {row.get('dropped') or excerpt}"
 
 
 def _in_words(source: SourceConfig, totals: Totals, budget_fraction: float) -> str:
@@ -148,6 +155,8 @@ def _in_words(source: SourceConfig, totals: Totals, budget_fraction: float) -> s
     ):
         if counts:
             lines.append(f"  {title}: " + ", ".join(f"{name} {n:,}" for name, n in counts.most_common()))
+    if totals.num_undated:
+        lines.append(f"  without a date that can be read: {totals.num_undated:,}")
     lines.append(f"  cleaning changed {totals.num_changed:,} texts")
     if totals.num_skipped:
         lines.append(f"  skipped {totals.num_skipped:,} files that are no data by their names")

@@ -7,7 +7,8 @@ Links     symbolic and hard links and devices are one bad record each (not_a_fil
 Nesting   compressed members are decompressed, archives in archives opened down to MAX_DEPTH.
 Bombs     all plain bytes that come out of a file, through all its members, count against one allowance (Limits).
 Damage    members before it are read; a member that it cuts keeps what its own format keeps; then one bad record says
-          where the archive breaks (damaged_archive). A zip whose directory is lost is one bad record.
+          where the archive breaks (damaged_archive). A zip whose directory is lost is one bad record; so is whatever
+          is no padding after a tar's end mark, or stands before a zip's first member: archives glued together.
 
 tarfile reads the tar as a stream. It takes a broken header for the end of the archive; here that is told apart from the
 two zero blocks that end one.
@@ -247,6 +248,8 @@ def _tar(source: Source, limits: Limits, read_member: ReadMember) -> Iterator[Re
             fault = DamagedStream("truncated", "the archive has no end mark")
         elif tar.ending is not None and not isinstance(tar.ending, _EndOfArchive):
             fault = DamagedStream("damaged_archive", str(tar.ending))
+        elif (num_bytes := _num_bytes_after(tar)) > 0:
+            fault = DamagedStream("damaged_archive", f"{num_bytes} bytes after the end mark, from the first not zero")
     except DamagedStream as damage:
         fault = damage
     if skipped:
@@ -255,6 +258,14 @@ def _tar(source: Source, limits: Limits, read_member: ReadMember) -> Iterator[Re
     if fault is not None:
         place = f"after {last}, byte {stream.position} of the archive"
         yield _one(limits, _bad(place, fault.reason, fault.detail))
+
+
+def _num_bytes_after(tar: Any) -> int:
+    """How many bytes stand after the end mark, from the first on that is not zero."""
+    found = 0
+    while data := tar.fileobj.read(READ_BYTES):
+        found += len(data) if found else len(data.lstrip(b"\0"))
+    return found
 
 
 def _source(outer: Source, name: str, member: _Member, limits: Limits) -> Source:
@@ -273,6 +284,10 @@ def _zip(source: Source, limits: Limits, read_member: ReadMember) -> Iterator[Re
         with source.local_file() as path, contextlib.ExitStack() as closing:
             with _faults("the directory"):
                 archive = closing.enter_context(zipfile.ZipFile(path))
+            # ZipFile counts from where the archive whose directory it found begins, and leaves what is before it.
+            first = min((info.header_offset for info in archive.infolist()), default=archive.start_dir)
+            if first > 0:
+                yield _one(limits, _bad(f"the first {first} bytes", "damaged_archive", "no member is there", source))
             for info in archive.infolist():
                 name = _printable(info.filename)
                 if info.is_dir():

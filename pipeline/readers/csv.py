@@ -2,15 +2,16 @@
 
 Lines     end at LF, CR or CR LF and nowhere else; inside quotes line ends are text. A blank line is no record.
 Columns   are named by the first row. The delimiter is the candidate (, ; tab |) that stands most often in it outside
-          quotes; tab first in a file named .tsv; Excel's `sep=;` line is obeyed. Text and id are columns by their
-          exact names; a name written twice means the first one.
+          quotes; tab first in a file named .tsv; Excel's `sep=;` line is obeyed. Text, id and date are columns by
+          their exact names; a name written twice means the first one.
 Text      every field is text; an empty one is empty, there is no null. A file without the text column is one bad record
           that counts the rows and names the columns.
 Id        as it is written; an empty field is no id, and the caller names the record by place.
 Bad rows  a row with more or fewer fields than the header (its columns cannot be trusted), a row with bytes that are not
           UTF-8, a row over the limit: one bad record each, the neighbours stay.
 Quotes    a quote that never closes would swallow the rest of the file: the line that opens it is one bad record, and
-          reading goes on at the next line. Going back is bounded: beyond MAX_REWINDS times the record limit, the rest
+          reading goes on at the next line. So is one that is closed only by a quote of a later row, which text follows
+          where a delimiter should. Going back is bounded: beyond MAX_REWINDS times the record limit, the rest
           of the file is one bad record.
 
 Rows are split by the standard library's csv.
@@ -22,6 +23,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
+from pipeline.readers import dates
 from pipeline.readers.compression import DamagedStream
 from pipeline.readers.records import BadRecord, Batch, Fields, Limits, Records
 from pipeline.readers.source import Source
@@ -191,6 +193,10 @@ class _Table:
                 reader = None
                 if not self._unclosed(batch):
                     return
+            elif len(lines.row) > 1 and not self._is_strict(row):
+                reader = None
+                if not self._unclosed(batch):
+                    return
             elif any(field.strip() for field in row) or len(row) > 1:
                 self._row(row, batch)
             yield
@@ -228,8 +234,17 @@ class _Table:
             batch.bad.append(_bad(f"{place} to the end", "unclosed_quote", detail, num_bytes, first))
             return False
         lines.take_back_all_but_first()
-        batch.bad.append(_bad(place, "unclosed_quote", "the quote opened here never closes", len(first), first))
+        detail = "the quote opened here never closes, or inside a later row"
+        batch.bad.append(_bad(place, "unclosed_quote", detail, len(first), first))
         return True
+
+    def _is_strict(self, row: list[str]) -> bool:
+        """Whether a row of several lines is one by the rules: its quotes end at a delimiter or at the row's end."""
+        lines = (line.decode("utf-8", "surrogateescape") for line in self._lines.row)
+        try:
+            return next(csv.reader(lines, delimiter=self._delimiter, strict=True)) == row
+        except (csv.Error, StopIteration):
+            return False
 
     def _refuse(self, batch: Batch, reason: str, detail: str) -> None:
         lines = self._lines
@@ -242,6 +257,7 @@ class _Table:
             self.header = [_BAD_BYTES.sub("\ufffd", name) for name in row]
             self.text = self.header.index(self._fields.text) if self._fields.text in self.header else None
             self._id = self.header.index(self._fields.id) if self._fields.id in self.header else None
+            self._date = self.header.index(self._fields.date) if self._fields.date in self.header else None
             return
         if self.text is None:
             self.num_rows += 1
@@ -253,4 +269,5 @@ class _Table:
             self._refuse(batch, "invalid_utf8", "the row's bytes are not UTF-8")
             return
         identity = row[self._id] if self._id is not None else ""
-        batch.add_one(identity or None, self._lines.number - len(self._lines.row) + 1, row[self.text])
+        date = dates.seconds(row[self._date]) if self._date is not None else None
+        batch.add_one(identity or None, self._lines.number - len(self._lines.row) + 1, row[self.text], date)

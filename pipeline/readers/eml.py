@@ -9,13 +9,13 @@ from pipeline.readers.source import Source
 from pipeline.readers.whole import Unreadable, whole, whole_file
 
 
-def read(source: Source, fields: Fields, limits: Limits) -> Iterator[Records]:  # noqa: ARG001 - a mail has no fields
+def read(source: Source, fields: Fields, limits: Limits) -> Iterator[Records]:
     """One document, or one bad record."""
     batch = Batch(limits)
     try:
-        identity, text = mail.parsed(whole(source, limits))
+        message = mail.parsed(whole(source, limits), fields)
     except (DamagedStream, Unreadable) as fault:
         batch.bad.append(whole_file(fault, source))
     else:
-        batch.add_one(identity, 1, text)
+        batch.add_one(message.identity, 1, message.text, message.date)
     yield batch.take()

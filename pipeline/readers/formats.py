@@ -34,6 +34,8 @@ FORMAT_OF_NAME = {
 
 FIELDED = frozenset({"jsonl", "json", "csv", "parquet"})
 """Formats whose records have fields, one of which is the text."""
+MAILS = frozenset({"mbox", "eml"})
+"""Formats whose documents have headers."""
 ENCODED = frozenset({"jsonl", "json", "csv", "text", "html"})
 """Formats whose characters are in one encoding through the file; mails say it part by part, Parquet is UTF-8."""
 

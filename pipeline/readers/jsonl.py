@@ -9,6 +9,8 @@ Text      must be a string; null stays null. A missing field, or anything else t
 Id        a string as it is; a number or truth value as Python's json writes it (1 -> "1", 1.0 -> "1.0", true -> "true",
           so the ids 1 and "1" are one spelling); null, absent, list or object: no id, and the caller names the record
           by place.
+Date      a string or number, by the rules of dates.py. Whatever else is there, or on the way to it, is no date and
+          spoils nothing.
 Escapes   half a surrogate pair becomes U+FFFD; halves that follow each other in the right order are one character.
 Keys      written twice: the last one counts.
 Limits    a longer line is counted and its beginning shown, but never held; nesting beyond the parser's depth (some 990
@@ -20,27 +22,24 @@ the file; a kernel then unescapes all of them at once into Arrow's memory (kerne
 anything out of the plain in it (a blank or broken line, a number for a text) takes the careful path, line by line.
 """
 
-import json
-import math
 import operator
-import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
 from pipeline.kernels.json_strings import text_array
+from pipeline.readers import dates
 from pipeline.readers.compression import DamagedStream
-from pipeline.readers.records import NUM_FIRST_BYTES, BadRecord, Batch, Fields, Limits, Records
+from pipeline.readers.json_values import Refused, as_id, as_text, inside, inside_or_none, parsed_object
+from pipeline.readers.records import NUM_FIRST_BYTES, SCHEMA, BadRecord, Batch, Fields, Limits, Records
 from pipeline.readers.source import Source
 
 WHITE_SPACE = b" \t\r\n"
 BOM = b"\xef\xbb\xbf"
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_MISSING = msgspec.UNSET
 _NULL = msgspec.Raw(b"null")
 
 
@@ -130,33 +129,38 @@ class _Lines:
         return line if num_bytes <= self._max_bytes else _TooLong(line, num_bytes)
 
 
-class Refused(Exception):
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(reason, detail)
-        self.reason, self.detail = reason, detail
+class Line(NamedTuple):
+    """What is taken of a line."""
+
+    identity: str | None
+    text: str | None
+    date: int | None
+    """UTC seconds; None where it has none, or nobody asked."""
 
 
 class Parser:
-    """Lines -> (id, text) by the rules above."""
+    """Lines -> id, text and date by the rules above."""
 
     def __init__(self, fields: Fields, limits: Limits) -> None:
         self._fields, self._max_bytes = fields, limits.max_record_bytes
-        plain = _plain_struct(([] if fields.id is None else [(fields.id, False)]) + [(fields.text, True)])
+        optional = [(path, False) for path in (fields.date, fields.id) if path is not None]
+        plain = _plain_struct([*optional, (fields.text, True)])
         self._decoder = None if plain is None else msgspec.json.Decoder(plain)
         self._plain_text = _getter(fields.text)
         self._plain_id = None if fields.id is None else _getter(fields.id)
+        self._plain_date = None if fields.date is None else _getter(fields.date)
 
     def block(self, block: bytes, number: int, batch: Batch) -> int:
         """Adds a block of lines, whose first is line `number`, to `batch`; gives the number of the line after it."""
         plain = self._plain_block(block) if len(block) <= self._max_bytes else None
         if plain is None:
             return self._careful_block(block, number, batch)
-        ids, texts = plain
-        batch.add(ids, pa.array(np.arange(number, number + len(texts))), texts)
+        ids, texts, when = plain
+        batch.add(ids, pa.array(np.arange(number, number + len(texts))), texts, when)
         return number + len(texts)
 
-    def _plain_block(self, block: bytes) -> tuple[pa.Array, pa.Array] | None:
-        """Ids and texts, one a line; None where some line wants a closer look."""
+    def _plain_block(self, block: bytes) -> tuple[pa.Array, pa.Array, pa.Array | None] | None:
+        """Ids, texts and dates, one a line; None where some line wants a closer look."""
         num_lines = _num_plain_lines(block)
         if num_lines is None or self._decoder is None:
             return None
@@ -170,17 +174,25 @@ class Parser:
             return None
         if texts is None or (ids is None and self._plain_id is not None):
             return None
-        return pa.nulls(num_lines, pa.large_string()) if ids is None else ids, texts
+        when = None if self._plain_date is None else _dates([self._raw_date(row) for row in rows])
+        return pa.nulls(num_lines, pa.large_string()) if ids is None else ids, texts, when
+
+    def _raw_date(self, row: Any) -> Any:
+        assert self._plain_date is not None
+        try:
+            return self._plain_date(row)
+        except AttributeError:  # an object on its way is missing or null, which is no reason for a closer look
+            return _NULL
 
     def _careful_block(self, block: bytes, number: int, batch: Batch) -> int:
-        ids, numbers, texts = [], [], []
+        ids, numbers, texts, when = [], [], [], []
         lines = [block] if isinstance(block, _TooLong) else block.removesuffix(b"\n").split(b"\n")
         for line in lines:
             if line.removeprefix(BOM).strip(WHITE_SPACE):
                 if len(line) > self._max_bytes:
                     line = _TooLong(line, len(line))
                 try:
-                    identity, text = self.line(line)
+                    found = self.line(line)
                 except Refused as refusal:
                     batch.bad.append(
                         BadRecord(
@@ -192,15 +204,17 @@ class Parser:
                         )
                     )
                 else:
-                    ids.append(identity)
+                    ids.append(found.identity)
                     numbers.append(number)
-                    texts.append(text)
+                    texts.append(found.text)
+                    when.append(found.date)
             number += 1
-        batch.add(pa.array(ids, pa.large_string()), pa.array(numbers, pa.int64()), pa.array(texts, pa.large_string()))
+        columns = zip((ids, numbers, texts, when), SCHEMA, strict=True)
+        batch.add(*(pa.array(values, field.type) for values, field in columns))
         return number
 
-    def line(self, line: bytes) -> tuple[str | None, str | None]:
-        """One line's id and text; Refused says why there are none."""
+    def line(self, line: bytes) -> Line:
+        """What one line holds; Refused says why that is nothing."""
         if isinstance(line, _TooLong):
             raise Refused("record_too_long", f"the line has {line.num_bytes} bytes")
         line = line.removeprefix(BOM)
@@ -211,18 +225,20 @@ class Parser:
             # there the verdict is the same whoever asks.
             return _in_fresh_stack(self._one, line)
 
-    def _one(self, line: bytes) -> tuple[str | None, str | None]:
+    def _one(self, line: bytes) -> Line:
         try:
             if self._decoder is None:
                 raise ValueError("text and id do not lie side by side")
             row = self._decoder.decode(line)
             text = msgspec.json.decode(self._plain_text(row))
             identity = None if self._plain_id is None else msgspec.json.decode(self._plain_id(row))
+            date = None if self._plain_date is None else _decoded(self._raw_date(row))
         except (ValueError, AttributeError):  # msgspec's errors are ValueErrors
-            values = _careful_json(line)
-            text = _inside(values, self._fields.text, "")
-            identity = None if self._fields.id is None else _inside(values, self._fields.id, "")
-        return _as_id(identity), _as_text(text, line, self._fields.text)
+            values = parsed_object(line)
+            text = inside(values, self._fields.text, "")
+            identity = None if self._fields.id is None else inside(values, self._fields.id, "")
+            date = None if self._fields.date is None else inside_or_none(values, self._fields.date)
+        return Line(as_id(identity), as_text(text, line, self._fields.text), dates.seconds(as_id(date)))
 
 
 def _num_plain_lines(block: bytes) -> int | None:
@@ -281,91 +297,24 @@ def _plain_struct(paths: Sequence[tuple[str, bool]]) -> type[msgspec.Struct] | N
     )
 
 
-def _inside(value: Any, path: str, way: str) -> Any:
-    """What `path` leads to inside `value`. At every level a key that spells the whole remaining path goes first."""
-    if value is _MISSING or value is None:
-        return _MISSING
-    if not isinstance(value, dict):
-        raise Refused("wrong_type", f'"{way}" is {_kind(value)}, a path goes through objects only')
-    if path in value:
-        return value[path]
-    head, dot, rest = path.partition(".")
-    return _inside(value.get(head, _MISSING), rest, f"{way}.{head}" if way else head) if dot else _MISSING
+def _dates(raws: Sequence[Any]) -> pa.Int64Array:
+    """Dates of JSON values as they are spelled."""
+    texts = text_array(raws, scalars=True)
+    if texts is not None:
+        return dates.of_texts(texts)
+    # Some are lists or numbers with a fraction; the grammar of all has been checked.
+    return pa.array([dates.seconds(as_id(_decoded(raw))) for raw in raws], pa.int64())
 
 
-def _as_text(value: Any, line: bytes, path: str) -> str | None:
-    if value is None:
+def _decoded(raw: Any) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except (ValueError, RecursionError):  # half a surrogate pair, bytes that are not UTF-8, depth: no date has them
         return None
-    if isinstance(value, str):
-        return _LONE_SURROGATE.sub("\ufffd", value)
-    if value is _MISSING:
-        raise Refused("missing_field", f'there is no field "{path}"; {_what_there_is(_careful_json(line), path)}')
-    raise Refused("wrong_type", f'"{path}" is {_kind(value)}, expected text')
 
 
-def _what_there_is(values: dict[str, Any], path: str) -> str:
-    """How far `path` leads, and what is there: an error shall show the right spelling."""
-    here: Any = values
-    way: list[str] = []
-    for key in path.split("."):
-        if not isinstance(here, dict) or key not in here:
-            break
-        here = here[key]
-        way.append(key)
-    if here is None:
-        return f'"{".".join(way)}" is null'
-    found = ", ".join(_LONE_SURROGATE.sub("\ufffd", key) for key in sorted(here)) or "none"
-    inside = f' in "{".".join(way)}"' if way else ""
-    return f"fields found{inside}: {found[:MAX_DETAIL_CHARS]}"
-
-
-def _as_id(value: Any) -> str | None:
-    if isinstance(value, str):
-        return _LONE_SURROGATE.sub("\ufffd", value)
-    if isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
-        return json.dumps(value)
-    return None
-
-
-def _kind(value: Any) -> str:
-    return {dict: "an object", list: "a list", bool: "true or false", str: "text"}.get(type(value), "a number")
-
-
-def _careful_json(line: bytes) -> dict[str, Any]:
-    """The line by Python's json, which takes the halves of surrogate pairs that msgspec refuses."""
-    try:
-        text = line.decode()
-    except UnicodeDecodeError as error:
-        raise Refused("invalid_utf8", f"byte {error.start} of the line: {error.reason}") from None
-    try:
-        value = json.loads(text, parse_int=_parse_int, parse_constant=_no_constant)
-    except RecursionError:
-        raise
-    except ValueError as error:
-        raise Refused("invalid_json", str(error)) from None
-    if not isinstance(value, dict):
-        raise Refused("not_an_object", f"the line is {'null' if value is None else _kind(value)}")
-    return value
-
-
-# Python refuses to convert longer digit strings, as a guard against quadratic time.
-MAX_INT_DIGITS = 4300
-# A record can hold thousands of fields; the first few tell the user what went wrong.
-MAX_DETAIL_CHARS = 500
-
-
-def _parse_int(digits: str) -> int | float:
-    return int(digits) if len(digits) <= MAX_INT_DIGITS else math.inf
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _in_fresh_stack(
-    parse: Callable[[bytes], tuple[str | None, str | None]], line: bytes
-) -> tuple[str | None, str | None]:
-    result: tuple[str | None, str | None] = (None, None)
+def _in_fresh_stack(parse: Callable[[bytes], Line], line: bytes) -> Line:
+    result = Line(None, None, None)
     refusal: Refused | None = None
 
     def run() -> None:

@@ -21,7 +21,7 @@ _HEADER = re.compile(rb"[!-9;-~]{1,100}:")
 _ESCAPED = re.compile(rb"^>(>*From )", re.MULTILINE)
 
 
-def read(source: Source, fields: Fields, limits: Limits) -> Iterator[Records]:  # noqa: ARG001 - a mail has no fields
+def read(source: Source, fields: Fields, limits: Limits) -> Iterator[Records]:
     """The file's messages in order, in batches of about `limits.batch_bytes`."""
     batch = Batch(limits)
     messages = _Messages(limits.max_record_bytes)
@@ -29,11 +29,11 @@ def read(source: Source, fields: Fields, limits: Limits) -> Iterator[Records]:  
     try:
         for piece in source.utf8_pieces():
             for message in messages.feed(piece):
-                _add(message, batch)
+                _add(message, fields, batch)
                 if batch.full:
                     yield batch.take()
         for message in messages.finish():
-            _add(message, batch)
+            _add(message, fields, batch)
     except DamagedStream as fault:
         damage = fault
     if damage is not None:
@@ -68,7 +68,7 @@ class _Message:
             self.lines.append(line)
 
 
-def _add(message: _Message, batch: Batch) -> None:
+def _add(message: _Message, fields: Fields, batch: Batch) -> None:
     head = b"".join(message.lines[:20])[:NUM_FIRST_BYTES]
     place = f"message {message.number}, line {message.first_line}"
     try:
@@ -79,7 +79,7 @@ def _add(message: _Message, batch: Batch) -> None:
                 return
             place = "line 1"
             raise Unreadable("damaged_message", 'there is no line "From ..." before it')
-        identity, text = mail.parsed(_ESCAPED.sub(rb"\1", b"".join(message.lines[1:])))
+        found = mail.parsed(_ESCAPED.sub(rb"\1", b"".join(message.lines[1:])), fields)
     except Unreadable as fault:
         batch.bad.append(
             BadRecord(
@@ -91,7 +91,7 @@ def _add(message: _Message, batch: Batch) -> None:
             )
         )
     else:
-        batch.add_one(identity, message.number, text)
+        batch.add_one(found.identity, message.number, found.text, found.date)
 
 
 class _Messages:

@@ -6,6 +6,7 @@ Text      string, large_string, string_view and dictionaries of them; binary whe
           maps) makes every row of the file wrong_type, as one bad record that counts them.
 Id        any scalar, as Arrow casts it to text (10 -> "10", 1.50 -> "1.50", a timestamp -> "2024-03-05
           10:15:00.000000"); null, a list or a struct: no id.
+Date      a date or timestamp, of UTC where it has no zone, or any scalar that spells one (dates.py).
 Fields    a column spelled like the whole path goes first; else the path leads through structs; a null struct is null
           text. A file without the text column, but with rows, is one bad record that counts them and names the columns.
 Damage    costs the rest of its row group: one bad record that counts the rows; those before it and the other row groups
@@ -21,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline.readers import dates
 from pipeline.readers.compression import READ_BYTES, DamagedStream
 from pipeline.readers.parts import RowGroupsPart
 from pipeline.readers.records import BadRecord, Batch, Fields, Limits, Records
@@ -108,8 +110,10 @@ def _rows(
             )
         )
         return
-    id_path = fields.id if fields.id is not None and _type_at(schema, fields.id) is not None else None
-    columns = [fields.text] if id_path is None else [fields.text, id_path]
+    id_path, date_path = (
+        path if path is not None and _type_at(schema, path) is not None else None for path in (fields.id, fields.date)
+    )
+    columns = [fields.text, *(path for path in (id_path, date_path) if path is not None)]
     batch_rows = _batch_rows(file, limits)
     done = 0 if part is None else part.first_record - 1
     groups = range(file.num_row_groups) if part is None else range(part.first_group, part.end_group)
@@ -119,7 +123,8 @@ def _rows(
             for rows in _group_rows(file, group, batch_rows, columns, done, end):
                 ids = pa.nulls(len(rows), pa.large_string()) if id_path is None else _ids(_column(rows, id_path))
                 numbers = pa.array(np.arange(done + 1, done + 1 + len(rows)))
-                _add(ids, numbers, _column(rows, fields.text), limits, batch)
+                when = None if date_path is None else _dates(_column(rows, date_path))
+                _add(ids, numbers, _column(rows, fields.text), when, limits, batch)
                 done += len(rows)
                 if batch.full:
                     yield batch.take()
@@ -194,11 +199,13 @@ def _plain(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def _add(ids: pa.Array, numbers: pa.Array, texts: pa.Array, limits: Limits, batch: Batch) -> None:
+def _add(
+    ids: pa.Array, numbers: pa.Array, texts: pa.Array, when: pa.Array | None, limits: Limits, batch: Batch
+) -> None:
     raw = _plain(texts).cast(pa.large_binary())
     if (pc.max(pc.binary_length(raw)).as_py() or 0) <= limits.max_record_bytes:
         with contextlib.suppress(pa.ArrowInvalid):  # raised where it is not UTF-8: see below
-            batch.add(ids, numbers, raw.cast(pa.large_string()))
+            batch.add(ids, numbers, raw.cast(pa.large_string()), when)
             return
     # Some row is no text: one by one, so that only it is lost.
     good, decoded = [], []
@@ -221,7 +228,8 @@ def _add(ids: pa.Array, numbers: pa.Array, texts: pa.Array, limits: Limits, batc
             detail = f"byte {error.start} of the text: {error.reason}"
             batch.bad.append(_bad(f"row {number}", "invalid_utf8", detail, value, num_bytes=len(value)))
     kept = pa.array(good, pa.int64())
-    batch.add(ids.take(kept), numbers.take(kept), pa.array(decoded, pa.large_string()))
+    when = None if when is None else when.take(kept)
+    batch.add(ids.take(kept), numbers.take(kept), pa.array(decoded, pa.large_string()), when)
 
 
 def _ids(column: pa.Array) -> pa.Array:
@@ -238,6 +246,11 @@ def _ids(column: pa.Array) -> pa.Array:
         return pa.array(
             [_utf8_or_none(value) for value in column.cast(pa.large_binary()).to_pylist()], pa.large_string()
         )
+
+
+def _dates(column: pa.Array) -> pa.Int64Array:
+    column = _plain(column)
+    return dates.of_values(column) if dates.is_of_values(column.type) else dates.of_texts(_ids(column))
 
 
 def _utf8_or_none(value: bytes | None) -> str | None:

@@ -12,7 +12,10 @@ import pyarrow as pa
 # JSON lines or CSV file, the row of a Parquet file, the message of an mbox, 1 for a file that is one document. `text`
 # is null where the record says null: reading does not judge emptiness, the caller drops null, empty and blank texts by
 # name.
-SCHEMA = pa.schema([("id", pa.large_string()), ("record", pa.int64()), ("text", pa.large_string())])
+# `date` is when the record says it was written (dates.py), null where it says nothing or nobody asked.
+SCHEMA = pa.schema(
+    [("id", pa.large_string()), ("record", pa.int64()), ("text", pa.large_string()), ("date", pa.int64())]
+)
 
 # Why a record, or the rest of a file, was not read. These words stand in reports and manifests: do not rename them.
 REASONS = {
@@ -33,6 +36,7 @@ REASONS = {
     "unclosed_quote": "a quoted field of the table never ends",
     "damaged_message": "the mail cannot be parsed",
     "damaged_html": "the page cannot be parsed",
+    "too_many_tags": "the page has more tags than the stated limit",
     "damaged_archive": "the archive breaks off or breaks here",
     "encrypted": "the archive's member asks for a password",
     "not_a_file": "the archive's member is a link or a device: it is never followed",
@@ -85,13 +89,19 @@ class Records:
 
 @dataclass(frozen=True, kw_only=True)
 class Fields:
-    """Which fields hold text and id. `a.b` goes into nested records; a key spelled `a.b` itself wins over the path.
+    """Which fields hold text, id and date. `a.b` goes into nested records; a key spelled `a.b` itself goes first.
 
-    `id` None asks for ids by place: the column is all null.
+    `id` None asks for ids by place: the column is all null. So is that of dates, unless they are `dated`: asked for, by
+    the field `date` where records have fields, of mails by their header.
     """
 
     text: str = "text"
     id: str | None = "id"
+    date: str | None = None
+    dated: bool = False
+
+    def __post_init__(self) -> None:
+        assert self.dated or self.date is None, "a date is read only where dates are asked for"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,20 +138,20 @@ class Batch:
         self._clear()
 
     def _clear(self) -> None:
-        self._chunks: list[tuple[pa.Array, pa.Array, pa.Array]] = []
-        self._rows: list[tuple[str | None, int, str | None]] = []
+        self._chunks: list[tuple[pa.Array, pa.Array, pa.Array, pa.Array]] = []
+        self._rows: list[tuple[str | None, int, str | None, int | None]] = []
         self._num_row_chars = 0
         self._num_bytes = 0
         self.bad: list[BadRecord] = []
 
-    def add(self, ids: pa.Array, records: pa.Array, texts: pa.Array) -> None:
-        """Three arrays of one length, typed as SCHEMA's columns."""
-        self._chunks.append((ids, records, texts))
+    def add(self, ids: pa.Array, records: pa.Array, texts: pa.Array, dates: pa.Array | None = None) -> None:
+        """Arrays of one length, typed as SCHEMA's columns; no dates at all: None."""
+        self._chunks.append((ids, records, texts, pa.nulls(len(ids), pa.int64()) if dates is None else dates))
         self._num_bytes += texts.nbytes
 
-    def add_one(self, identity: str | None, record: int, text: str | None) -> None:
+    def add_one(self, identity: str | None, record: int, text: str | None, date: int | None = None) -> None:
         """One document, for readers that come by them singly. Halves of surrogate pairs become U+FFFD."""
-        self._rows.append((_whole(identity), record, _whole(text)))
+        self._rows.append((_whole(identity), record, _whole(text), date))
         self._num_row_chars += len(text or "")
         # Handed on in blocks, so that the strings do not pile up beside the arrays made of them.
         if self._num_row_chars > 1 << 20 or len(self._rows) >= 10_000:

@@ -144,7 +144,7 @@ def _exact(search: Search, num_all: int) -> list[tuple[exact.UniteTask, Summary]
     spread = [
         exact.SpreadTask(
             group=group,
-            longest_first=search.config.keep == "longest",
+            keep=search.config.keep,
             num_parts=num_parts,
             run_url=search.url("exact", f"spread-{group.number:06d}.arrow"),
         )

@@ -4,9 +4,10 @@
 2. unite    a unit is a range of content hashes: of equal ones the most preferred stays; what stays is written in the
             order of preference, for ranks.py
 
-Preferred is: what the base version already holds; higher source priority; the longest, where configured; the smallest
-id; the smallest source name; then the smallest hash of the content and of the text as it stands. Documents equal in all
-of these are one and the same text, so which of them stays changes nothing that is written.
+Preferred is: what the base version already holds; higher source priority; the longest or the newest, where configured,
+of which those without a date are the oldest; the smallest id; the smallest source name; then the smallest hash
+of the content and of the text as it stands. Documents equal in all of these are one and the same text, so which of them
+stays changes nothing that is written.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,6 +41,8 @@ SCHEMA = pa.schema(
 )
 IN_BASE = -(1 << 62)
 """`unwanted` of what the base version holds: no priority comes before it."""
+UNDATED = 1 << 62
+"""`policy` of a document without a date, where the newest stays: no date comes after it."""
 SAME = np.dtype([("keeper", "<i8"), ("document", "<i8")])
 """An exact duplicate and the document that stays for it."""
 BATCH_ROWS = 65_536
@@ -71,7 +74,8 @@ class SpreadTask:
     """Write a group's documents by ranges of content hash."""
 
     group: Group
-    longest_first: bool
+    keep: str
+    """DedupConfig.keep."""
     num_parts: int
     run_url: str
 
@@ -91,13 +95,19 @@ def spread(task: SpreadTask) -> Summary:
 
 def _preferences(file: DocumentsFile, task: SpreadTask) -> pa.Table:
     columns = ["id", "num_bytes", "content_hash", "text_hash"]
-    table = read_columns(file.url, [*columns, "source"] if task.group.is_base else columns)
+    # What the base version holds comes before all else, so its dates would decide nothing, and are not stored.
+    is_by_date = task.keep == "newest" and not task.group.is_base
+    columns += ["source"] if task.group.is_base else []
+    table = read_columns(file.url, [*columns, "date"] if is_by_date else columns)
     n = table.num_rows
     num_bytes = table["num_bytes"].to_numpy()
+    policy = -num_bytes if task.keep == "longest" else np.zeros(n, np.int64)
+    if is_by_date:
+        policy = pc.fill_null(pc.negate(table["date"]), UNDATED).to_numpy()
     return pa.table(
         {
             "unwanted": np.full(n, IN_BASE if task.group.is_base else -file.priority),
-            "policy": -num_bytes if task.longest_first else np.zeros(n, np.int64),
+            "policy": policy,
             "id": table["id"],
             "source": table["source"]
             if task.group.is_base

@@ -18,6 +18,7 @@ from manifests import storage
 from manifests.canonical import fingerprint
 from manifests.errors import UserError
 from manifests.inputs import INPUTS_SCHEMA
+from pipeline import texts
 from pipeline.config import BuildConfig, SourceConfig, resolved_filters
 from pipeline.documents import (
     DocumentsFile,
@@ -25,14 +26,13 @@ from pipeline.documents import (
 )
 from pipeline.inputs import InputFile, Inputs, find_inputs, group_inputs
 from pipeline.ledger import Ledger
-from pipeline.readers import Fields
 from pipeline.readers.parts import Part
 from pipeline.readers.survey import Survey
 from pipeline.runtime import Runtime, Unit, short
 from pipeline.stages.read_unit import ReadTask, read_documents
 from pipeline.stages.survey import survey_files
 
-FORMAT = 6
+FORMAT = 7
 COUNTED_BYTES = 1 << 30
 """Lines are counted in all documents of a source whose files are no larger than this together, else in every second,
 fourth ...: template lines are those of a whole percent of the documents, which a sample of some 100,000 shows.
@@ -64,10 +64,14 @@ class Read:
     quarantine_urls: tuple[tuple[str, str], ...]
     """(source, url) of each unit's quarantined records."""
     num_changed: int
+    num_undated: Counter[str]
+    """Kept documents without a date, by source: all of them, where dates are not asked for."""
     redacted: Counter[str]
     """Replacements by the rule's name."""
     skipped: tuple[tuple[str, str], ...] = ()
-    """(name, reason) of files inside archives that are no data by their names, MAX_SKIPPED a unit."""
+    """(name, reason) of files inside archives that are no data by their names: the first of each unit."""
+    num_skipped: int = 0
+    """All of them."""
     lines: tuple[tuple[str, str, int], ...] = ()
     """(source, url, num_documents) of each unit's counted lines."""
 
@@ -107,7 +111,7 @@ def _unit(
     build_url: str,
 ) -> Unit:
     filters = tuple(resolved_filters(config, source))
-    fields = Fields(text=source.text, id=source.id)
+    fields = texts.fields_of(config, source)
     settings: list[Any] = [
         [[file.name, file.url, file.num_bytes, file.identity] for file in group],
         [source.name, source.format, dataclasses.asdict(fields), source.encoding, source.markup],
@@ -156,6 +160,7 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
     priorities = {source.name: source.priority for source in config.sources}
     ledger = Ledger()
     files, inputs, quarantine_urls, lines = [], [], [], []
+    num_undated: Counter[str] = Counter()
     first_document = 0
     for unit, result in zip(units, results, strict=True):
         source = unit.task.source
@@ -175,6 +180,7 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
         )
         lines.append((source, unit.task.lines_url, result["num_counted"]))
         first_document += result["num_kept"]
+        num_undated[source] += result["num_undated"]
         inputs += result["inputs"]
         if result["num_quarantined"]:
             quarantine_urls.append((source, unit.task.quarantine_url))
@@ -186,8 +192,10 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
         inputs=pa.table(dict(zip(INPUTS_SCHEMA.names, map(list, columns), strict=True)), schema=INPUTS_SCHEMA),
         ledger=ledger,
         quarantine_urls=tuple(quarantine_urls),
+        num_undated=num_undated,
         num_changed=sum(result["num_changed"] for result in results),
         skipped=tuple((name, reason) for result in results for name, reason in result["skipped"]),
+        num_skipped=sum(result["num_skipped"] for result in results),
         redacted=sum((Counter(result["redacted"]) for result in results), Counter()),
         lines=tuple(lines),
     )
@@ -200,6 +208,27 @@ def _a_row_a_file(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
         row = of_file.setdefault((source, name), [source, name, *rest, 0])
         row[-1] += num_records
     return list(of_file.values())
+
+
+def undated_in_words(config: BuildConfig, documents: Read) -> str | None:
+    """A line for the person who waits, where the newest duplicate is to stay and some documents have no date.
+
+    Raises:
+        UserError: none has one.
+    """
+    num_undated = documents.num_undated.total()
+    if config.dedup.keep != "newest" or not num_undated:
+        return None
+    if num_undated == documents.num_kept:
+        raise UserError(
+            f"dedup.keep is newest, but none of {num_undated:,} documents has a date that can be read: correct the"
+            " sources' date (a field's name), or keep the longest or the smallest_id"
+        )
+    of_source = ", ".join(f"{source} {n:,}" for source, n in sorted(documents.num_undated.items()) if n)
+    return (
+        f"note: {num_undated:,} of {documents.num_kept:,} documents have no date that can be read"
+        f" ({of_source}): of duplicates they count as the oldest"
+    )
 
 
 def check_budget(ledger: Ledger, budget_fraction: float, where: str) -> None:

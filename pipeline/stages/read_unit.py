@@ -43,7 +43,7 @@ from pipeline.stages.survey import check_unchanged
 MAX_UNCOUNTED = 16_000_000
 """Lines held before they are counted: 128 MB. Counting sorts them, so the fewer times the better."""
 MAX_SKIPPED = 100
-"""Names of files skipped inside archives that a unit hands on: the report lists fewer."""
+"""Names of files skipped inside archives that a unit hands on: the report lists fewer. All are counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,8 @@ def read_documents(task: ReadTask) -> Summary:
     inputs: list[list[Any]] = []
     redacted: Counter[str] = Counter()
     skipped: list[list[str]] = []
-    num_text_bytes = num_changed = num_counted = 0  # bytes: as they are read, before anything is judged
+    num_text_bytes = 0  # as they are read, before anything is judged
+    num_changed = num_counted = num_undated = num_skipped = 0
     lines, uncounted = np.empty(0, LINE), [np.empty(0, np.uint64)]
 
     def end(stage: str, reason: str | None, num_documents: int, num_bytes: int) -> None:
@@ -86,7 +87,7 @@ def read_documents(task: ReadTask) -> Summary:
         sizes[stage, reason] += num_bytes
 
     def found(quarantine: Quarantine) -> Iterator[pa.Table]:
-        nonlocal num_text_bytes
+        nonlocal num_text_bytes, num_skipped
         for file in task.files:
             check_unchanged(file)
             reading = read_file(
@@ -101,6 +102,7 @@ def read_documents(task: ReadTask) -> Summary:
                 for bad in records.bad:
                     end("quarantine", bad.reason, bad.num_records, bad.num_bytes)
                 quarantine.add(task.source, file.name, records.bad)
+                num_skipped += len(records.skipped)
                 for path, reason in records.skipped[: max(0, MAX_SKIPPED - len(skipped))]:
                     skipped.append([texts.file_of(file.name, path), reason])
                 num_text_bytes += sum(bad.num_bytes for bad in records.bad)
@@ -125,8 +127,9 @@ def read_documents(task: ReadTask) -> Summary:
             redacted += prepared.redacted
             num_text_bytes += texts.num_bytes(prepared.text)
             num_changed += int(np.count_nonzero(prepared.changed))
-            kept = _keep(documents["id"].chunk(0), prepared.text, task, end)
+            kept = _keep(documents["id"].chunk(0), prepared.text, documents["date"].chunk(0), task, end)
             if kept.num_rows:
+                num_undated += kept["date"].null_count
                 num_bytes = kept["text"].nbytes
                 writer.write_table(kept, row_group_size=row_group_rows(kept.num_rows, num_bytes))
                 if task.near.templates.enabled:
@@ -147,14 +150,16 @@ def read_documents(task: ReadTask) -> Summary:
         "num_kept": counts["kept", None],
         "num_quarantined": sum(n for (stage, _), n in counts.items() if stage == "quarantine"),
         "num_changed": num_changed,
+        "num_undated": num_undated,
         "redacted": dict(sorted(redacted.items())),
         "num_counted": num_counted,
+        "num_skipped": num_skipped,
         "skipped": skipped,
         "files": [task.documents_url, task.lines_url, *([task.quarantine_url] if quarantine.num_rows else [])],
     }
 
 
-def _keep(ids: pa.Array, text: pa.LargeStringArray, task: ReadTask, end: Any) -> pa.Table:
+def _keep(ids: pa.Array, text: pa.LargeStringArray, dates: pa.Int64Array, task: ReadTask, end: Any) -> pa.Table:
     """The batch's documents that stay, by documents_schema. The rest go to `end`."""
     schema = documents_schema(task.near.bands * task.near.rows)
     num_bytes = pc.binary_length(text).cast(pa.int64()).to_numpy()
@@ -173,12 +178,13 @@ def _keep(ids: pa.Array, text: pa.LargeStringArray, task: ReadTask, end: Any) ->
     # Mostly all stay, and a copy of the text costs as much as hashing it.
     if len(stays) < len(text):
         rows = pa.array(stays)
-        text, ids = text.take(rows), ids.take(rows)
+        text, ids, dates = text.take(rows), ids.take(rows), dates.take(rows)
     hashes = exact.content_hashes(text)
     kept = {
         "id": ids,
         "text": text,
         "num_bytes": num_bytes[stays],
+        "date": dates,
         "content_hash": pa.Array.from_buffers(
             pa.binary(CONTENT_HASH_BYTES), len(stays), [None, pa.py_buffer(np.ascontiguousarray(hashes, "<u8"))]
         ),

@@ -43,10 +43,10 @@ class Ended:
     """Results below .build: tasks that ran."""
 
 
-def write_config(folder: Path, documents: list[Document], workers: int, files: int = 3) -> Path:
-    """A config of the documents."""
+def write_config(folder: Path, documents: list[Document], workers: int, files: int = 3, **changes: Any) -> Path:
+    """A config of the documents; `changes` as values_for takes them."""
     values: dict[str, Any] = {
-        **values_for(folder, documents, files, near=SURE),
+        **values_for(folder, documents, files, near=SURE, **changes),
         "example": {"seq_len": 64},
         "workers": workers,
         "ray": {"num_cpus": workers},

@@ -18,9 +18,13 @@ from tests.pipeline.inline_runtime import InlineRuntime
 
 Document = tuple[str, str, str]
 """(source, id, text)"""
+Dates = Mapping[tuple[str, str], int | None]
+"""(source, id) -> UTC seconds"""
 
 
-def values_for(folder: Path, documents: Sequence[Document], files: int = 3, **dedup: Any) -> dict[str, Any]:
+def values_for(
+    folder: Path, documents: Sequence[Document], files: int = 3, *, dates: Dates | None = None, **dedup: Any
+) -> dict[str, Any]:
     """Write the documents as JSON lines, `files` a source; the config that reads them. Source "b" has priority 1."""
     of_source: dict[str, list[Document]] = defaultdict(list)
     for document in documents:
@@ -29,13 +33,24 @@ def values_for(folder: Path, documents: Sequence[Document], files: int = 3, **de
         for number in range(files):
             path = folder / "in" / source / f"{number}.jsonl"
             path.parent.mkdir(parents=True, exist_ok=True)
-            lines = [json.dumps({"id": id_, "text": text}) + "\n" for _, id_, text in rows[number::files]]
+            dated = [
+                {"written": (dates or {}).get((source, id_))} if dates else {} for _, id_, _ in rows[number::files]
+            ]
+            lines = [
+                json.dumps({"id": id_, "text": text, **date}) + "\n"
+                for (_, id_, text), date in zip(rows[number::files], dated, strict=True)
+            ]
             path.write_text("".join(lines), encoding="utf-8")
     return {
         "name": "corpus",
         "output": str(folder / "out"),
         "sources": [
-            {"name": source, "paths": [str(folder / "in" / source)], "priority": int(source == "b")}
+            {
+                "name": source,
+                "paths": [str(folder / "in" / source)],
+                "priority": int(source == "b"),
+                "date": "written" if dates else None,
+            }
             for source in sorted(of_source)
         ],
         "tokenizer": {"train": {"vocab_size": 300}},
@@ -43,9 +58,11 @@ def values_for(folder: Path, documents: Sequence[Document], files: int = 3, **de
     }
 
 
-def config_for(folder: Path, documents: Sequence[Document], files: int = 3, **dedup: Any) -> BuildConfig:
+def config_for(
+    folder: Path, documents: Sequence[Document], files: int = 3, *, dates: Dates | None = None, **dedup: Any
+) -> BuildConfig:
     """The same, checked."""
-    return parse(values_for(folder, documents, files, **dedup))
+    return parse(values_for(folder, documents, files, dates=dates, **dedup))
 
 
 def decisions_of(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str], tuple[str, str, str, float]]:
@@ -124,10 +141,18 @@ def plain_cores(documents: Sequence[Document], fraction: float, min_documents: i
 
 
 def plain_decisions(
-    documents: Sequence[Document], threshold: float, templates: Mapping[str, Any]
+    documents: Sequence[Document], threshold: float, templates: Mapping[str, Any], dates: Dates | None = None
 ) -> dict[tuple[str, str], tuple[str, str, str, float]]:
-    """Who goes for whom when every pair is compared: by rank, each for the most similar of those that stay."""
-    order = sorted(documents, key=lambda document: (-(document[0] == "b"), document[1], document[0]))
+    """Who goes for whom when every pair is compared: by rank, each for the most similar of those that stay.
+
+    With `dates` the newest is preferred, and a document without one least.
+    """
+
+    def preference(document: Document) -> tuple[Any, ...]:
+        date = (dates or {}).get(document[:2])
+        return -(document[0] == "b"), dates is not None and date is None, -(date or 0), document[1], document[0]
+
+    order = sorted(documents, key=preference)
     core_of = plain_cores(documents, templates["fraction"], templates["min_documents"])
     decisions: dict[tuple[str, str], tuple[str, str, str, float]] = {}
     first: dict[str, Document] = {}

@@ -64,3 +64,13 @@ def test_source_and_limit_narrow_what_is_shown(tmp_path):
         2,
         "python -m pipeline: --source: there is no source tabel, known: lines, table\n",
     )
+
+
+def test_dates_are_shown_where_the_newest_is_to_stay(tmp_path):
+    dated = ("--set", "dedup.keep=newest", "--set", "sources.0.date=id", "--json")
+    rows = [json.loads(line) for line in run(tmp_path, *dated).stdout.splitlines()]
+    assert [row["date"] for row in rows if "date" in row] == ["1970-01-01T00:00:01Z", None, None, None]
+    shown = run(tmp_path, *dated[:-1]).stdout
+    assert "  1  1970-01-01T00:00:01Z  11 chars" in shown
+    assert "  b  no date  1 chars" in shown
+    assert "  without a date that can be read: 2\n" in shown

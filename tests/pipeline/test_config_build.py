@@ -64,6 +64,7 @@ def test_a_minimal_config_is_filled_in_with_the_defaults(load):
                 "format": "auto",
                 "text": "text",
                 "id": "id",
+                "date": None,
                 "encoding": None,
                 "markup": None,
                 "weight": 1.0,
@@ -138,8 +139,8 @@ def test_set_takes_lists_and_texts_with_equals_signs(load):
          'dedup.near.treshold: there is no such key; did you mean "threshold"? known: bands, '
          "enabled, ngram, rows, templates, threshold"),
         ("sources.0.path=x",
-         'sources.0.path: there is no such key; did you mean "paths"? known: clean, encoding, format, id, markup, '
-         "name, paths, preset, priority, text, weight"),
+         'sources.0.path: there is no such key; did you mean "paths"? known: clean, date, encoding, format, id, '
+         "markup, name, paths, preset, priority, text, weight"),
         ("seed=true", "seed: is the truth value true, expected a whole number"),
         ('seed="5"', "seed: is the text '5', expected a whole number"),
         ("seed=1.0", "seed: is the number 1.0, expected a whole number"),
@@ -233,17 +234,24 @@ def test_what_determines_the_data_leaves_out_where_and_how(load):
         "ray.num_cpus=2",
         "bad_records.budget_fraction=1",
         "sources.0.paths=[moved]",
+        "sources.0.date=written",  # nobody looks at it, unless the newest is to stay
     ]:
         assert canonical_json(determining(load(MINIMAL, override))) == canonical_json(base), override
     for override in [
         "seed=1",
         "dedup.exact=false",
+        "dedup.keep=newest",
         "filters=gopher",
         "clean.unicode=none",
         "example.seq_len=8",
         "version=v2",
     ]:
         assert canonical_json(determining(load(MINIMAL, override))) != canonical_json(base), override
+
+
+def test_where_the_newest_stays_the_field_of_dates_determines_the_data(load):
+    one, other = (determining(load(MINIMAL, "dedup.keep=newest", f"sources.0.date={name}")) for name in ("a", "b"))
+    assert canonical_json(one) != canonical_json(other)
 
 
 def test_what_determines_the_data_does_not_depend_on_the_order_of_sources_or_where_the_tokenizer_lies(load):

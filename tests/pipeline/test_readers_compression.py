@@ -176,6 +176,15 @@ def test_a_zstd_window_of_two_gigabytes_is_read_and_a_larger_one_is_reported():
     assert unpack(frame_with_window(32, b"window"), 5) == (b"", "window_too_large")
 
 
+def test_a_zstd_frame_whose_header_says_anything_is_read_or_reported():
+    frame = bytearray(zstd(LINES))
+    faults = set()
+    for frame[4] in range(256):
+        faults.add(unpack(bytes(frame), len(frame))[1])
+    assert faults == {None, "damaged_stream", "truncated"}
+    assert unpack(b"\x28\xb5\x2f\xfd\x28\x01" + LINES, 1000) == (b"", "damaged_stream")  # a bit that is reserved
+
+
 def test_a_decompression_bomb_is_given_in_small_pieces():
     for data in (gzip.compress(bytes(200_000_000), 9), zstd(bytes(200_000_000)), bz2.compress(bytes(50_000_000))):
         assert max(map(len, decompressed(io.BytesIO(data[64:]), data[:64]))) <= 1 << 20

@@ -29,7 +29,7 @@ def read_path(path: Path, fields: Fields | None = None, limits: Limits | None = 
     documents: list[dict] = []
     bad: list[BadRecord] = []
     for records in reading:
-        documents += records.documents.to_pylist()
+        documents += records.documents.drop_columns("date").to_pylist()  # of dates: test_readers_dates.py
         bad += records.bad
     return documents, bad, reading.summary
 
@@ -272,7 +272,8 @@ JSON_TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 LINES = st.one_of(
     st.builds(lambda text: (text, json.dumps({"text": text}, ensure_ascii=False).encode()), JSON_TEXT),
     st.builds(lambda text: (text, json.dumps({"a": [{}], "text": text, "z": None}).encode()), JSON_TEXT),
-    st.builds(lambda junk: (None, b"\xff" + junk.replace(b"\n", b"")), st.binary(max_size=10)),
+    # Not \xff alone: with \xfe behind it, it would open the file as UTF-16.
+    st.builds(lambda junk: (None, b"?\xff" + junk.replace(b"\n", b"")), st.binary(max_size=10)),
     st.just(("", b"")),
 )
 

@@ -107,11 +107,11 @@ def test_the_axis_holds_what_is_drawn(low: float, size: float) -> None:
     assert ticks[-1] >= low + size - tolerance
 
 
-def test_a_million_steps_make_a_small_picture_that_keeps_the_spike() -> None:
-    points = [(float(step), 9.0 if step == 500_123 else 1.0) for step in range(1_000_000)]
-    kept = thin(points, 0.0, 999_999.0)
+def test_many_steps_make_a_small_picture_that_keeps_the_spike() -> None:
+    points = [(float(step), 9.0 if step == 50_123 else 1.0) for step in range(100_000)]
+    kept = thin(points, 0.0, 99_999.0)
     assert len(kept) <= 900
-    assert (500_123.0, 9.0) in kept
+    assert (50_123.0, 9.0) in kept
     assert [x for x, _ in kept] == sorted(x for x, _ in kept)
     assert len(plot([Series(name="loss", points=points)])) < 30_000
 
