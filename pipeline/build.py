@@ -47,6 +47,7 @@ from manifests.shard import ExampleFormat
 from pipeline import base as continued
 from pipeline import quarantine, report, runtime
 from pipeline.balance import check_documents, check_tokens, settle_ledger
+from pipeline.budget import nothing_kept
 from pipeline.checks import check_dates, check_places, check_version, existing_version
 from pipeline.config import BuildConfig, describe_config, determining, from_arguments, load_config
 from pipeline.inputs import SPLIT_FILE_BYTES, Inputs
@@ -114,8 +115,10 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     documents = read(runtime, config, found)
     check_version(existing, config, inputs=inputs_digest(documents.inputs))
     quarantined = quarantine.publish(root, config.version, documents.quarantine_urls, num_first=report.MAX_LISTED)
-    check_budget(documents.ledger, config.bad_records.budget_fraction, quarantined.folder)
+    check_budget(documents, config.bad_records.budget_fraction, quarantined.folder)
     say(f"read {documents.num_read:,} documents, kept {documents.num_kept:,} after cleaning and filters")
+    if num_skipped := len(found.skipped) + documents.num_skipped:
+        say(f"skipped {num_skipped:,} files that are no data by their names: the report lists the first")
     if undated := undated_in_words(config, documents):
         say(undated)
 
@@ -123,6 +126,8 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     ledger = settle_ledger(documents.ledger, dropped.counts)
     kept_bytes = sum(row.num_bytes for row in ledger.funnel() if row.stage == "kept")
     say(dropped.in_words())
+    for line in nothing_kept(ledger):
+        say(line)
     for line in dropped.warnings({name: documents.ledger.documents(name, "kept") for name in ledger.read_documents}):
         say(line)
 

@@ -80,7 +80,7 @@ def read_documents(task: ReadTask) -> Summary:
     redacted: Counter[str] = Counter()
     skipped: list[list[str]] = []
     num_text_bytes = 0  # as they are read, before anything is judged
-    num_changed = num_counted = num_undated = num_skipped = 0
+    num_changed = num_counted = num_undated = num_skipped = num_lost_files = lost_bytes = 0
     lines, uncounted = np.empty(0, LINE), [np.empty(0, np.uint64)]
 
     def end(stage: str, reason: str | None, num_documents: int, num_bytes: int) -> None:
@@ -88,7 +88,7 @@ def read_documents(task: ReadTask) -> Summary:
         sizes[stage, reason] += num_bytes
 
     def found(quarantine: Quarantine) -> Iterator[pa.Table]:
-        nonlocal num_text_bytes, num_skipped
+        nonlocal num_text_bytes, num_skipped, num_lost_files, lost_bytes
         for file in task.files:
             check_unchanged(file)
             reading = read_file(
@@ -115,6 +115,9 @@ def read_documents(task: ReadTask) -> Summary:
             num_bytes, sha256 = (
                 (summary.num_bytes, summary.sha256) if task.part is None else (file.num_bytes, task.sha256)
             )
+            if summary.num_bad_records and not summary.num_documents:
+                num_lost_files += 1
+                lost_bytes += num_bytes if task.part is None else task.part.packed_bytes
             inputs.append([task.source, file.name, file.url, num_bytes, f"sha256:{sha256}", summary.num_records])
 
     schema = documents_schema(task.near.bands * task.near.rows)
@@ -158,6 +161,8 @@ def read_documents(task: ReadTask) -> Summary:
         "num_quarantined": sum(n for (stage, _), n in counts.items() if stage == "quarantine"),
         "num_changed": num_changed,
         "num_undated": num_undated,
+        "num_lost_files": num_lost_files,
+        "lost_bytes": lost_bytes,
         "redacted": dict(sorted(redacted.items())),
         "num_counted": num_counted,
         "num_skipped": num_skipped,
