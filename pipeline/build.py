@@ -116,7 +116,11 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     check_version(existing, config, inputs=inputs_digest(documents.inputs))
     quarantined = quarantine.publish(root, config.version, documents.quarantine_urls, num_first=report.MAX_LISTED)
     check_budget(documents, config.bad_records.budget_fraction, quarantined.folder)
-    say(f"read {documents.num_read:,} documents, kept {documents.num_kept:,} after cleaning and filters")
+    undrawn = sum(documents.ledger.documents(source.name, "weight") for source in config.sources)
+    say(
+        f"read {documents.num_read:,} documents, kept {documents.num_kept:,} after cleaning and filters"
+        + (f", {undrawn:,} left out by weights below 1" if undrawn else "")
+    )
     if num_skipped := len(found.skipped) + documents.num_skipped:
         say(f"skipped {num_skipped:,} files that are no data by their names: the report lists the first")
     if undated := undated_in_words(config, documents):
@@ -159,8 +163,6 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     )
     weights = {source.name: source.weight for source in config.sources}
     encoded = encode(runtime, build_url, documents.files, dropped, weights, rules)
-    for source, num_documents, num_bytes in encoded.undrawn:
-        ledger.move(source, "kept", "weight", num_documents, num_bytes, reason="not_drawn")
     check_documents(encoded, ledger)
     say(encoded.in_words(tokenizer.vocab_size))
 
