@@ -13,13 +13,11 @@ a kill goes on where the old one died, and ends with the same bytes.
 import argparse
 import os
 import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from manifests import storage
+from manifests.code_version import code_version
 from manifests.command_line import OneLineParser
 from manifests.config_help import help_width
 from manifests.errors import UserError
@@ -267,7 +266,7 @@ def make_manifest(
             path=f"inputs/{config.version}.parquet",
         ),
         config=determining(config),
-        code=code_facts(),
+        code={**code_version(), "image": os.environ.get("SHARDMILL_IMAGE")},
         built=built,
     )
 
@@ -286,21 +285,6 @@ def remove_orphans(manifest: Manifest, root: str) -> None:
                 of_this_version = name.rpartition("-")[0] == manifest.version
                 if of_this_version and f"shards/{split}/{name}.tar" not in listed:
                     storage.delete(url)
-
-
-def code_facts() -> dict[str, str | None]:
-    """Which code ran: for the manifest's record, outside its digest."""
-    root = Path(__file__).resolve().parents[1]
-    commit = None
-    if (root / ".git").exists():
-        command = ["git", "-C", str(root), "rev-parse", "--verify", "--quiet", "HEAD"]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        commit = result.stdout.strip() or None
-    try:
-        number = version("shardmill")
-    except PackageNotFoundError:  # a working directory shipped by `ray job submit`, not an installation
-        number = "source"
-    return {"version": number, "git_commit": commit, "image": os.environ.get("SHARDMILL_IMAGE")}
 
 
 def dry_run(config: BuildConfig, found: Inputs) -> str:
