@@ -7,7 +7,8 @@
     files, rows               -> rows.py       memory maps -> where the rows lie
     rows                      -> columns.py    input_ids, labels, position_ids, document_ids; by numpy at first, then
                                                by kernel.py, which machine_code.py keeps compiled
-    columns                   -> batches.py    tensors, here or in worker processes; the only module that knows torch
+    columns                   -> batches.py    tensors, here or in worker processes
+    tensors                   -> staging.py    a device, ahead of need; these two alone know torch
     all of it                 -> loader.py     Loader: iterate, advance(), state_dict(), load_state_dict()
 
 position.py is the state of a run and says why another one does not fit; permutation.py the shuffle, written out.
