@@ -25,7 +25,7 @@ from pipeline.readers.whole import Unreadable, whole, whole_file
 # Only where a value ends is asked, so a number of any length will do.
 _VALUE = json.JSONDecoder(parse_int=float)
 _OPENED = re.compile(r"(?m)^\{")
-_BLANK = re.compile(r"[ \t\r\n]*")
+_NOT_BLANK = re.compile(r"[^ \t\r\n]")
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -97,7 +97,8 @@ def _values(content: bytes) -> list[bytes]:
             next_object = _OPENED.search(text, position + 1) if items else None
             end = next_object.start() if next_object else len(text)
         items.append(text[position:end])
-        position = _BLANK.match(text, end).end()  # type: ignore[union-attr] - matches anywhere
+        more = _NOT_BLANK.search(text, end)
+        position = more.start() if more else len(text)
     return [item.encode("utf-8", "surrogateescape") for item in items]
 
 

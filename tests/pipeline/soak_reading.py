@@ -2,7 +2,8 @@
 
     python tests/pipeline/soak_reading.py [--files 10000] [--first-seed 0] [--no-build] [--save]
 
-Prints what was read, and with --save keeps it as benchmarks/results/<date>-soak-reading.md; exit 1 when a command crashes, a file or record is unaccounted for, or a ledger does not balance.
+Prints what was read, and with --save keeps it as benchmarks/results/<date>-soak-reading.md; exit 1 when a command
+crashes, a file or record is unaccounted for, or a ledger does not balance.
 """
 
 import argparse
