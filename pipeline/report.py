@@ -67,6 +67,12 @@ def in_words(manifest: Manifest, report_url: str) -> str:
     )
 
 
+def _lost(ledger: Ledger, source: str) -> float:
+    """Of the documents that this very build read; the manifest's counts hold the base version's too."""
+    num_read = ledger.read_documents.get(source, 0)
+    return 1 - ledger.documents(source, "kept") / num_read if num_read else 0.0
+
+
 def render(manifest: Manifest, facts: Facts) -> bytes:
     """The page, UTF-8, whole in itself: no script, no font, no picture from anywhere."""
     environment = jinja2.Environment(
@@ -81,7 +87,7 @@ def render(manifest: Manifest, facts: Facts) -> bytes:
         {
             "name": name,
             "entry": entry,
-            "lost": 1 - entry.documents_kept / entry.documents_read if entry.documents_read else 0.0,
+            "lost": _lost(ledger, name),
             "stages": {
                 stage: ledger.documents(name, stage)
                 for stage in ("quarantine", "filter", "exact_duplicate", "near_duplicate")

@@ -25,6 +25,7 @@ from pipeline.documents import (
     DocumentsFile,
     in_groups,
 )
+from pipeline.identity import Draw
 from pipeline.inputs import InputFile, Inputs, find_inputs, group_inputs
 from pipeline.ledger import Ledger
 from pipeline.readers.parts import Part
@@ -122,6 +123,10 @@ def _unit(
         [config.dedup.near.enabled, config.dedup.near.ngram, config.dedup.near.bands, config.dedup.near.rows],
         [config.dedup.near.templates.enabled, level := _lines_level(source_bytes[source.name])],
     ]
+    draw = None
+    if source.weight < 1:  # another weight of 1 and more changes nothing here, so the unit's result stays valid
+        draw = Draw(seed=config.seed, weight=source.weight, validation_fraction=config.validation.fraction)
+        settings.append(dataclasses.asdict(draw))
     key = fingerprint(["read", FORMAT, *settings])
     task = ReadTask(
         source=source.name,
@@ -133,6 +138,7 @@ def _unit(
         clean=source.clean or config.clean,
         redact=config.redact,
         filters=filters,
+        draw=draw,
         near=config.dedup.near,
         lines_level=level,
         part=part,
