@@ -33,13 +33,21 @@ class InlineRuntime:
     build_url: str
     watch: Stopwatch
 
-    def run(self, stage: str, function: Callable[[Any], Summary], units: Sequence[Unit]) -> list[Summary]:
+    def run(
+        self,
+        stage: str,
+        function: Callable[[Any], Summary],
+        units: Sequence[Unit],
+        check: Callable[[Unit, Summary], None] | None = None,
+    ) -> list[Summary]:
         """See pipeline.runtime.Runtime."""
         with self.watch.stage(stage):
             done = find_results(self.build_url, stage, units)
             for unit in units:
                 if unit.key not in done:
                     done[unit.key] = execute(function, unit, result_url(self.build_url, stage, unit.key))
+                if check is not None:
+                    check(unit, done[unit.key])
         return [done[unit.key] for unit in units]
 
 

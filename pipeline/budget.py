@@ -6,7 +6,7 @@ bytes too, and a source is over its budget when either share is.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipeline.ledger import STAGES, Ledger
 
@@ -20,26 +20,41 @@ record. Bytes of lost files are never free.
 class Losses:
     """What one source lost in reading. `reasons`: bad records by reason; `lost_*`: files that gave no document."""
 
-    num_records: int
-    reasons: Mapping[str, int]
-    num_bytes: int
-    num_lost_files: int
-    lost_bytes: int
+    num_records: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    num_bytes: int = 0
+    num_lost_files: int = 0
+    lost_bytes: int = 0
 
 
 def over_budget(losses: Losses, budget_fraction: float) -> str | None:
     """What of a source is beyond its budget, in words; None where it keeps to it."""
     num_bad = sum(losses.reasons.values())
     allowed = max(int(budget_fraction * losses.num_records), FREE_RECORDS if budget_fraction else 0)
-    commonest = sorted(losses.reasons.items(), key=lambda item: (-item[1], item[0]))[:3]
-    reasons = ", ".join(f"{reason} {n:,}" for reason, n in commonest)
     if num_bad > allowed:
-        return f"has {num_bad:,} unreadable of {losses.num_records:,} records, {allowed:,} are allowed ({reasons})"
-    if losses.lost_bytes > budget_fraction * losses.num_bytes:
-        files = f"{losses.num_lost_files:,} file{'s' * (losses.num_lost_files != 1)}"
-        share = 100 * losses.lost_bytes / losses.num_bytes
-        return f"lost {files} whole, {share:.3g} % of its bytes, {100 * budget_fraction:g} % are allowed ({reasons})"
-    return None
+        return (
+            f"has {num_bad:,} unreadable of {losses.num_records:,} records, {allowed:,} are allowed"
+            f" ({_commonest(losses.reasons)})"
+        )
+    return over_budget_of_bytes(losses, budget_fraction)
+
+
+def over_budget_of_bytes(losses: Losses, budget_fraction: float) -> str | None:
+    """The same by bytes of lost files alone, which is certain before all of a source is read."""
+    if losses.lost_bytes <= budget_fraction * losses.num_bytes:
+        return None
+    files = f"{losses.num_lost_files:,} file{'s' * (losses.num_lost_files != 1)}"
+    share = 100 * losses.lost_bytes / losses.num_bytes
+    return (
+        f"lost {files} whole, {share:.3g} % of its bytes, {100 * budget_fraction:g} % are allowed"
+        f" ({_commonest(losses.reasons)})"
+    )
+
+
+def _commonest(reasons: Mapping[str, int]) -> str:
+    return ", ".join(
+        f"{reason} {n:,}" for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:3]
+    )
 
 
 def nothing_kept(ledger: Ledger) -> list[str]:

@@ -76,8 +76,17 @@ class Unit:
 class Runtime(Protocol):
     """Runs stages."""
 
-    def run(self, stage: str, function: Callable[[Any], Summary], units: Sequence[Unit]) -> list[Summary]:
-        """Results of `function` over the units, in their order, whatever order they finished in."""
+    def run(
+        self,
+        stage: str,
+        function: Callable[[Any], Summary],
+        units: Sequence[Unit],
+        check: Callable[[Unit, Summary], None] | None = None,
+    ) -> list[Summary]:
+        """Results of `function` over the units, in their order, whatever order they finished in.
+
+        `check` sees each result when it is there, in any order; what it raises ends the stage.
+        """
         ...
 
 
@@ -93,12 +102,21 @@ class RayRuntime:
     """Declared a unit."""
     progress: TextIO
 
-    def run(self, stage: str, function: Callable[[Any], Summary], units: Sequence[Unit]) -> list[Summary]:
+    def run(
+        self,
+        stage: str,
+        function: Callable[[Any], Summary],
+        units: Sequence[Unit],
+        check: Callable[[Unit, Summary], None] | None = None,
+    ) -> list[Summary]:
         """See Runtime. Raises BuildError when a unit fails for good; what others finished stays."""
         import ray
 
         done = find_results(self.build_url, stage, units)
         waiting = [unit for unit in units if unit.key not in done]
+        for unit in units:
+            if check is not None and unit.key in done:
+                check(unit, done[unit.key])
         options = {
             "num_cpus": 1,
             "memory": self.memory_bytes,
@@ -132,6 +150,8 @@ class RayRuntime:
                             " then run the same command again to go on from here"
                         ) from error
                     bar.update(unit.num_bytes)
+                    if check is not None:
+                        check(unit, done[unit.key])
             finally:
                 for reference in in_flight:
                     ray.cancel(reference, force=True)

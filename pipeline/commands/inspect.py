@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the distributions, or write the page; returns 0."""
+    """Print the distributions, or write the page; returns 0, 1 where the source gives no text to look at."""
     from pipeline.config import load_config, resolved_filters  # here, not above: numba takes a second to load
     from pipeline.inspection.page import page
     from pipeline.inspection.panels import inspect
@@ -43,11 +43,18 @@ def run(options: argparse.Namespace) -> int:
             f"source {source.name} has no filters, so no thresholds to show: try --set sources.0.preset=documentation"
         )
     sample = read_sample(config, source, int(options.max_mb * 1e6))
+    unreadable = ", ".join(f"{reason} {n:,}" for reason, n in sample.unreadable.most_common(3))
+    if not len(sample.text):
+        sys.stderr.write(
+            f"source {source.name}: nothing to inspect, none of {sample.num_files_read:,} files gave a text"
+            f" ({unreadable or 'no record has one'}): python -m pipeline read {options.config} shows each record\n"
+        )
+        return 1
     statistics, _ = analyse(sample.text)
     inspection = inspect(filters, statistics, sample.text, sample.names)
     size = f"{int(statistics.num_bytes.sum()) / 1e6:,.1f} MB of text"
     part = "the whole source" if sample.is_whole else f"from the beginning of each of {sample.num_files_read:,} files"
-    described = f"{size}, {part}."
+    described = f"{size}, {part}." + (f" Unreadable records left out: {unreadable}." if unreadable else "")
     title = f"{config.name}: {source.name}"
     if options.html:
         storage.write_bytes(storage.absolute(options.html), page(inspection, title=title, described=described).encode())

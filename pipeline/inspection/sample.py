@@ -1,5 +1,6 @@
 """Some of a source's texts, cleaned and redacted as a build would do it."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -22,6 +23,8 @@ class Sample:
     names: pa.LargeStringArray
     num_files: int
     num_files_read: int
+    unreadable: Counter[str]
+    """Records that could not be read, by reason."""
     is_whole: bool
     """Whether it is all of the source."""
 
@@ -45,6 +48,7 @@ def read_sample(config: BuildConfig, source: SourceConfig, max_bytes: int) -> Sa
     columns, names = [], []
     num_bytes = num_files_read = 0
     is_whole = True
+    unreadable: Counter[str] = Counter()
     for number, file in enumerate(files):
         # What earlier files left of their parts goes to the later ones.
         allowed = (max_bytes - num_bytes) / (len(files) - number)
@@ -58,6 +62,8 @@ def read_sample(config: BuildConfig, source: SourceConfig, max_bytes: int) -> Sa
             if taken and taken >= allowed:
                 is_whole = False
                 break
+            for bad in records.bad:
+                unreadable[bad.reason] += bad.num_records
             found, _ = texts.found(records, file.name)
             if not found.num_rows:
                 continue
@@ -76,5 +82,6 @@ def read_sample(config: BuildConfig, source: SourceConfig, max_bytes: int) -> Sa
         names=pa.concat_arrays(names) if names else empty,
         num_files=len(files),
         num_files_read=num_files_read,
+        unreadable=unreadable,
         is_whole=is_whole,
     )

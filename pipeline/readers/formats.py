@@ -42,7 +42,8 @@ ENCODED = frozenset({"jsonl", "json", "csv", "text", "html"})
 _PAGE = re.compile(rb"(?:<\?xml[^>]*>|<!--.*?-->|\s)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
 _ENVELOPE = re.compile(rb"From \S[^\n]{0,300}\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b[^\n]{0,40}\d:\d\d[^\n]*\n[!-9;-~]+:")
 _MAIL = re.compile(rb"(?:Return-Path|Received|Delivered-To|Message-ID|MIME-Version|From|Date): ", re.IGNORECASE)
-_JSON_VALUE = re.compile(rb"\s*(?:\[|\{\s*[\r\n])")
+# A list, or an object whose first line does not end it.
+_JSON_VALUE = re.compile(rb"\s*(?:\[|\{[^\n]*(?<=[{,:\[])[ \t\r]*\n|\{[ \t]*\r)")
 
 
 def format_of(name: str, head: bytes) -> str:

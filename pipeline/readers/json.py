@@ -1,13 +1,16 @@
-"""JSON: a file that is one value, a list of objects or a single object, rather than lines of them.
+"""JSON: a file that is one value, a list of objects or a single object, or objects one after another, each over several
+lines.
 
 Records   the items of the list, in order; a single object is one record. Their fields follow the rules of jsonl.py:
           what is no object, lacks the field or has no text there is one bad record.
           Lines of JSON whose first one is a list are read as lines, each an item.
 Bad       a file that is no JSON, is over the record limit, or whose compressed stream breaks, is one bad record: half a
-          JSON value is none.
+          JSON value is none. Of objects one after another, one that does not parse costs what stands from it to the
+          next line that opens an object without indentation.
 """
 
 import json
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -19,6 +22,10 @@ from pipeline.readers.records import BadRecord, Batch, Fields, Limits, Records
 from pipeline.readers.source import Source
 from pipeline.readers.whole import Unreadable, whole, whole_file
 
+# Only where a value ends is asked, so a number of any length will do.
+_VALUE = json.JSONDecoder(parse_int=float)
+_OPENED = re.compile(r"(?m)^\{")
+_NOT_BLANK = re.compile(r"[^ \t\r\n]")
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -58,7 +65,7 @@ def _items(content: bytes) -> list[bytes]:
     if not stripped:
         return []
     if not stripped.startswith(b"["):
-        return [stripped]
+        return _values(stripped)
     try:
         return [bytes(item) for item in _ITEMS.decode(stripped)]
     except RecursionError:
@@ -75,6 +82,24 @@ def _items(content: bytes) -> list[bytes]:
         raise Unreadable("invalid_json", str(error)) from None
     except RecursionError:
         raise Unreadable("too_deep", "nested beyond what the parser follows") from None
+
+
+def _values(content: bytes) -> list[bytes]:
+    """The values that stand one after another; what does not parse is an item too, which its reader will refuse."""
+    text = content.decode("utf-8", "surrogateescape")
+    items: list[str] = []
+    position = 0
+    while position < len(text):
+        try:
+            end = _VALUE.raw_decode(text, position)[1]
+        except (ValueError, RecursionError):
+            # Only a file that has shown itself to be objects in a row is looked through for the next one.
+            next_object = _OPENED.search(text, position + 1) if items else None
+            end = next_object.start() if next_object else len(text)
+        items.append(text[position:end])
+        more = _NOT_BLANK.search(text, end)
+        position = more.start() if more else len(text)
+    return [item.encode("utf-8", "surrogateescape") for item in items]
 
 
 def _is_json(line: bytes) -> bool:

@@ -21,6 +21,7 @@ SCHEMA = pa.schema(
 REASONS = {
     "invalid_json": "the line is not JSON",
     "invalid_utf8": "the bytes are not UTF-8",
+    "utf_16": "the text is UTF-16 without a byte-order mark",
     "not_an_object": "the line is JSON, but no object with fields",
     "missing_field": "the record has no text field",
     "wrong_type": "the text field holds a number, a truth value, a list or an object",

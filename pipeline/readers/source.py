@@ -32,6 +32,7 @@ from pipeline.readers.records import Limits
 HEAD_BYTES = 4096
 # A request to a store takes some 20 ms, so reads by ranges are not small.
 RANGE_BYTES = 4 << 20
+MIN_UTF_16_BYTES = 16
 # Longest first: the mark of UTF-16 LE is the beginning of that of UTF-32 LE.
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -40,6 +41,21 @@ BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+
+
+def utf_16_of(head: bytes) -> str | None:
+    """The UTF-16 that a text without a byte-order mark is in, by its beginning; None for anything else.
+
+    Of Latin and Russian texts nearly every second byte is 0 or 4, which UTF-8 texts never hold: they pass as UTF-8 and
+    read as control characters.
+    """
+    head = head[: min(len(head), HEAD_BYTES) & ~1]
+    if len(head) < MIN_UTF_16_BYTES:
+        return None
+    even, odd = (sum(half.count(byte) for byte in b"\x00\x04") * 2 / len(head) for half in (head[::2], head[1::2]))
+    if odd > 0.8 and even < 0.2:
+        return "utf-16-le"
+    return "utf-16-be" if even > 0.8 and odd < 0.2 else None
 
 
 class _Hashed:
@@ -154,7 +170,8 @@ class Source:
     def utf8_pieces(self) -> Iterator[bytes]:
         """The same as UTF-8 without a leading byte-order mark; not checked where the file claims nothing else.
 
-        A byte that `encoding` has no character for stays as it is, which is no UTF-8: readers see it as such.
+        Raises DamagedStream for UTF-16 that nothing declares. A byte that `encoding` has no character for stays as it
+        is, which is no UTF-8: readers see it as such.
         """
         pieces = self.pieces()
         if self.part is not None and not self.part.is_first:
@@ -164,6 +181,10 @@ class Source:
             (item for item in BYTE_ORDER_MARKS if self.head.startswith(item[0])),
             (b"", self.encoding if self.encoding not in (None, GUESS) else "utf-8"),
         )
+        if not mark and self.encoding in (None, GUESS) and (found := utf_16_of(self.head)):
+            if self.encoding is None:
+                raise DamagedStream("utf_16", f"no byte-order mark says so: name the source's encoding: {found}")
+            encoding = found
         first = next(pieces, b"")[len(mark) :]
         if encoding == "utf-8":
             yield first

@@ -12,7 +12,7 @@ from pipeline.readers.compression import DamagedStream
 from pipeline.readers.formats import format_of
 from pipeline.readers.parts import Part, lines_parts, row_group_parts
 from pipeline.readers.records import Fields, Limits
-from pipeline.readers.source import BYTE_ORDER_MARKS, Source
+from pipeline.readers.source import BYTE_ORDER_MARKS, Source, utf_16_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,5 +54,5 @@ def survey(
 
 
 def _is_utf8(head: bytes) -> bool:
-    mark = next((encoding for mark, encoding in BYTE_ORDER_MARKS if head.startswith(mark)), "utf-8")
+    mark = next((encoding for mark, encoding in BYTE_ORDER_MARKS if head.startswith(mark)), utf_16_of(head) or "utf-8")
     return mark == "utf-8"

@@ -10,7 +10,7 @@ import re
 from pipeline.redaction.rule import DIGITS, Rule, Span, before
 
 _NUMBER = re.compile(rb"\d{10}(?:\d{2})?(?!\d)")
-_WORD = re.compile(r"(?:\bинн\b|\binn\b|\btin\b)[^\d\n]{0,30}$")
+_WORD = re.compile(r"(?:\bинн\b|(?<!\[)\binn\b|\btin\b)[^\d\n]{0,30}$")
 _WEIGHTS = (3, 7, 2, 4, 10, 3, 5, 9, 4, 6, 8)
 
 

@@ -37,6 +37,11 @@ def before(content: bytes, place: int, num_bytes: int = 60) -> str:
     return content[max(0, place - num_bytes) : place].decode("utf-8", "replace").lower()
 
 
+def behind(content: bytes, end: int, num_bytes: int = 24) -> str:
+    """The text right after a find, in lower case."""
+    return content[end : end + num_bytes].decode("utf-8", "replace").lower()
+
+
 def luhn(digits: str) -> bool:
     """Whether the last digit is the Luhn check digit of the others (ISO/IEC 7812-1)."""
     total = 0

@@ -1,7 +1,7 @@
 """Where a text could hold something to redact: one pass over the UTF-8 bytes that proposes few places.
 
 AT        an @ between characters of an address
-DIGITS    the first digit of a run, where 7 or more digits follow with one or two separators between them
+DIGITS    the first digit of a run, where 7 or more digits follow with separators of up to three bytes between them
 DOTTED    the first digit of four short runs with dots between them
 COLONS    the first hexadecimal digit of groups with colons between them, seven colons or two together
 ACCOUNT   two capital letters and two digits at the start of a word
@@ -154,7 +154,7 @@ def _scan(
                 if not previous & 1:  # of a new run
                     if position >= group_end:
                         digits_left, at, group_end = 0, position, position
-                        while at < end and at - group_end < 3 and digits_left <= 40:
+                        while at < end and at - group_end <= 3 and digits_left <= 40:  # U+2011 alone has three bytes
                             if classes[content[at]] & 2:
                                 digits_left += 1
                                 at += 1

@@ -1,7 +1,7 @@
 """Russian social insurance numbers (СНИЛС).
 
-Replaces  112-233-445 95 and the same with a hyphen, where the check number fits; 11 digits in one piece after the word
-          СНИЛС.
+Replaces  112-233-445 95 and the same with hyphens of any kind, where the check number fits; after the word СНИЛС or
+          snils also 112-233-44595 and 11 digits in one piece.
 Keeps     11 digits without groups and without the word.
 Source    Pension Fund instruction: the sum of nine digits times 9 ... 1, modulo 101, 100 counting as 0.
 """
@@ -10,9 +10,10 @@ import re
 
 from pipeline.redaction.rule import DIGITS, Rule, Span, before
 
-_GROUPS = re.compile(rb"(\d{3})[- ](\d{3})[- ](\d{3})[- ](\d{2})(?![\d-])")
-_PIECE = re.compile(rb"\d{11}(?!\d)")
-_WORD = re.compile(r"снилс[^\d\n]{0,30}$")
+_SEPARATOR = rb"(?:[- ]|\xc2\xa0|\xe2\x80[\x91-\x93])"
+_GROUPS = re.compile(rb"\d{3}(?:%b\d{3}){2}%b\d{2}(?![\d-])" % (_SEPARATOR, _SEPARATOR))
+_PIECE = re.compile(rb"(?:\d{11}|\d{3}%b\d{3}%b\d{5})(?![\d-])" % (_SEPARATOR, _SEPARATOR))
+_WORD = re.compile(r"(?:снилс|(?<!\[)\bsnils)[^\d\n]{0,30}$")
 
 
 def _find(content: bytes, place: int) -> Span | None:
@@ -35,6 +36,8 @@ RULE = Rule(
     examples=(
         ("СНИЛС 112-233-445 95", "СНИЛС [SNILS]"),
         ("снилс: 11223344595", "снилс: [SNILS]"),
+        ("snils: 11223344595, СНИЛС 112-233-44595", "snils: [SNILS], СНИЛС [SNILS]"),
+        ("112‑233‑445‑95, код 112-233-44595", "[SNILS], код 112-233-44595"),
         ("112-233-445 96", "112-233-445 96"),
         ("номер 11223344595", "номер 11223344595"),
     ),

@@ -8,7 +8,7 @@ units decides no byte of the result.
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from manifests.canonical import fingerprint
 from manifests.errors import UserError
 from manifests.inputs import INPUTS_SCHEMA
 from pipeline import texts
-from pipeline.budget import Losses, over_budget
+from pipeline.budget import Losses, over_budget, over_budget_of_bytes
 from pipeline.config import BuildConfig, SourceConfig, resolved_filters
 from pipeline.documents import (
     DocumentsFile,
@@ -30,11 +30,11 @@ from pipeline.inputs import InputFile, Inputs, find_inputs, group_inputs
 from pipeline.ledger import Ledger
 from pipeline.readers.parts import Part
 from pipeline.readers.survey import Survey
-from pipeline.runtime import Runtime, Unit, short
+from pipeline.runtime import Runtime, Summary, Unit, short
 from pipeline.stages.read_unit import ReadTask, read_documents
 from pipeline.stages.survey import survey_files
 
-FORMAT = 8
+FORMAT = 9
 COUNTED_BYTES = 1 << 30
 """Lines are counted in all documents of a source whose files are no larger than this together, else in every second,
 fourth ...: template lines are those of a whole percent of the documents, which a sample of some 100,000 shows.
@@ -92,9 +92,7 @@ def read_units(config: BuildConfig, found: Inputs, surveys: Mapping[InputFile, S
     """The stage's units, in the order of (source, name, part); `surveys` are of the files that are read in parts."""
     build_url = storage.join(storage.absolute(config.output), ".build")
     sources = {source.name: source for source in config.sources}
-    source_bytes: Counter[str] = Counter()
-    for file in found.files:
-        source_bytes[file.source] += file.num_bytes
+    source_bytes = _source_bytes(found)
     units = []
     for group in group_inputs(found.files, alone=surveys):
         survey = surveys.get(group[0], Survey(parts=()))
@@ -161,9 +159,14 @@ def _lines_level(num_bytes: int) -> int:
 
 
 def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
-    """Read every file. UserError when a source has more bad records than its budget."""
+    """Read every file.
+
+    Raises:
+        UserError: files lost whole hold more bytes of a source than its budget; told as soon as that is certain, not
+            after the rest of the corpus.
+    """
     units = read_units(config, found, survey_files(runtime, config, found))
-    results = runtime.run("read", read_documents, units)
+    results = runtime.run("read", read_documents, units, _early_check(config, found, len(units)))
     priorities = {source.name: source.priority for source in config.sources}
     ledger = Ledger()
     files, inputs, quarantine_urls, lines = [], [], [], []
@@ -212,6 +215,45 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
         redacted=sum((Counter(result["redacted"]) for result in results), Counter()),
         lines=tuple(lines),
     )
+
+
+def _early_check(config: BuildConfig, found: Inputs, num_units: int) -> Callable[[Unit, Summary], None]:
+    """Adds up what files lost whole take of each source; the share can only grow, so beyond the budget is the end.
+
+    The last unit is left to `check_budget`, which has all records at hand.
+    """
+    source_bytes = _source_bytes(found)
+    so_far = {name: Losses(num_bytes=num_bytes) for name, num_bytes in source_bytes.items()}
+
+    num_left = num_units
+
+    def check(unit: Unit, result: Summary) -> None:
+        nonlocal num_left
+        num_left -= 1
+        source = unit.task.source
+        old = so_far[source]
+        bad = {str(reason): n for stage, reason, n, _ in result["ended"] if stage == "quarantine"}
+        new = so_far[source] = Losses(
+            reasons=Counter(old.reasons) + Counter(bad),
+            num_bytes=old.num_bytes,
+            num_lost_files=old.num_lost_files + result["num_lost_files"],
+            lost_bytes=old.lost_bytes + result["lost_bytes"],
+        )
+        over = over_budget_of_bytes(new, config.bad_records.budget_fraction)
+        if num_left and over:
+            raise UserError(
+                f"bad_records.budget_fraction: source {source} {over}, and files are still unread: see"
+                f" {unit.task.quarantine_url}, then mend the files or raise the budget"
+            )
+
+    return check
+
+
+def _source_bytes(found: Inputs) -> Counter[str]:
+    source_bytes: Counter[str] = Counter()
+    for file in found.files:
+        source_bytes[file.source] += file.num_bytes
+    return source_bytes
 
 
 def _a_row_a_file(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:

@@ -25,8 +25,19 @@ class InlineRuntime:
 
     build_url: str
 
-    def run(self, stage: str, function: Callable[[Any], Summary], units: Sequence[Unit]) -> list[Summary]:
-        return [execute(function, unit, result_url(self.build_url, stage, unit.key)) for unit in units]
+    def run(
+        self,
+        stage: str,
+        function: Callable[[Any], Summary],
+        units: Sequence[Unit],
+        check: Callable[[Unit, Summary], None] | None = None,
+    ) -> list[Summary]:
+        results = []
+        for unit in units:
+            results.append(execute(function, unit, result_url(self.build_url, stage, unit.key)))
+            if check is not None:
+                check(unit, results[-1])
+        return results
 
 
 def a_token_a_byte() -> bytes:

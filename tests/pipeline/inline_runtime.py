@@ -14,9 +14,17 @@ class InlineRuntime:
     build_url: str
     backwards: bool = False
 
-    def run(self, stage: str, function: Callable[[Any], Summary], units: Sequence[Unit]) -> list[Summary]:
+    def run(
+        self,
+        stage: str,
+        function: Callable[[Any], Summary],
+        units: Sequence[Unit],
+        check: Callable[[Unit, Summary], None] | None = None,
+    ) -> list[Summary]:
         done = find_results(self.build_url, stage, units)
         for unit in reversed(units) if self.backwards else units:
             if unit.key not in done:
                 done[unit.key] = execute(function, unit, result_url(self.build_url, stage, unit.key))
+            if check is not None:
+                check(unit, done[unit.key])
         return [done[unit.key] for unit in units]

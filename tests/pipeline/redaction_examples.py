@@ -163,7 +163,16 @@ api_key=YOUR_API_KEY_GOES_HERE|token = get_token_from_environment()|password: <p
 стр. 495-123|тариф 8-800|№ 89161234567|заявка 79161234567|order 4155550100|2024-03-05-123|коды 100-200-300|шаг 0.0.1|v1.2.3.4|linux-6.1.0-18-amd64
 python3.11-doc_3.11.2-6+deb12u9_all.deb|libc6 (>= 2.36)|0x7fff5fbff8c0|1,234,567,890|3.14159265358979|6.02214076e23|Тема: Re: 12345678|#89161234567
 трек RA123456789RU|полис 1234567890123456|договор 77-12/2024-123456|вн. 1234|доб. 567|этаж 3, каб. 305|12.03.2024-15.03.2024|00:00:00.000000
-DE12345678901234567890|GB00WEST12345698765432|AB12CD34EF56GH78|SHA256:abcdefghijklmnop|Content-Length: 1234567890|pid 1234567|uid=1000(user) gid=1000"""
+DE12345678901234567890|GB00WEST12345698765432|AB12CD34EF56GH78|SHA256:abcdefghijklmnop|Content-Length: 1234567890|pid 1234567|uid=1000(user) gid=1000
+Заказ № 4111111111111111|Order 4276000000000009|артикул 5469380000000001|Order no. 2200000000000053|sha256:4111111111111111|order_id: 4111111111111111
+10.1.12.3 Настройка сети|## 10.4.2.1 Setup|Apache/2.4.57.1|libfoo 12.34.56.78|nginx/1.25.33.41 (Ubuntu)|позвоните 15 03 2024|факс 100 200 300 рублей
++100 000 000 рублей|прибыль +12 345 678 тыс.|звонков 100 200 300 штук|в 1941–1945 годах|код 112-233-44595|2010–2015–2020"""
+REVIEWED = """\
+Тел. ⟦phone:+49 (0)30 1234567⟧|⟦phone:+7.916.123.45.67⟧|звоните ⟦phone:(916) 123 45 67⟧|Passport ⟦passport:4508 123456⟧|passport no. ⟦passport:45 08 123456⟧
+snils: ⟦snils:11223344595⟧|SNILS ⟦snils:112-233-445 95⟧|СНИЛС ⟦snils:112‑233‑445‑95⟧|СНИЛС ⟦snils:112-233-44595⟧|карта № ⟦payment_card:4111111111111111⟧
+Order 7 paid by ⟦payment_card:4111111111111111⟧|заказ 5, карта ⟦payment_card:4111 1111 1111 1111⟧|card number ⟦payment_card:4111-1111-1111-1111⟧|libvirt ⟦ip_address:192.168.122.1⟧
+⟦ip_address:10.1.12.3⟧ connected|web1/⟦ip_address:10.1.12.3⟧|тел. ⟦phone:8‑916‑123‑45‑67⟧|позвоните ⟦phone:15 03 20 24⟧|факс ⟦phone:100 200 300⟧ рабочий"""
+"""What a reviewer found missed, and near neighbours of what he found wrongly replaced."""
 
 
 def examples() -> list[str]:
@@ -173,8 +182,8 @@ def examples() -> list[str]:
     for rule, (value, sentences) in MARKED.items():
         for index in range(PER_RULE):
             made.append(sentences[index % len(sentences)].replace("{}", f"⟦{rule}:{value(rng)}⟧"))
-    kept = [item for line in KEPT.split("\n") for item in line.split("|")]
-    return made + kept
+    written = [item for line in (KEPT + "\n" + REVIEWED).split("\n") for item in line.split("|")]
+    return made + written
 
 
 def measure(marked: str) -> tuple[Counter[str], Counter[str], Counter[str]]:

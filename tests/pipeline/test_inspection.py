@@ -119,6 +119,16 @@ def test_the_command_prints_a_source_and_writes_nothing(config: Path, tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.yaml", "texts.jsonl"]
 
 
+def test_a_source_that_gives_no_text_is_said_and_fails(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts.jsonl").write_text("{broken\n{again\n[]\n")
+    done = command("corpus.yaml", "--source", "a", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "source a: nothing to inspect, none of 1 files gave a text (invalid_json 2, not_an_object 1):"
+        " python -m pipeline read corpus.yaml shows each record\n"
+    )
+
+
 def test_a_source_is_shown_as_a_build_cleans_and_redacts_it(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "Works, see someone@example.org\n> quoted line"}))
     config = parse(

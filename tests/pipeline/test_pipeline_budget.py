@@ -66,6 +66,15 @@ def test_nine_cut_parquet_files_stop_the_build_though_they_are_nine_records(tmp_
         build_texts(tmp_path / "root", [], sources=sources)
 
 
+def test_a_build_stops_as_soon_as_the_bytes_lost_are_too_many(tmp_path, monkeypatch):
+    monkeypatch.setattr("pipeline.stages.read.group_inputs", lambda files, **_: [(file,) for file in files])
+    _cut_parquet(tmp_path / "in")
+    sources = [{"name": "tables", "paths": [str(tmp_path / "in")]}]
+    with pytest.raises(UserError, match=r"lost 1 file whole, 11\.1 % of its bytes.*and files are still unread"):
+        build_texts(tmp_path / "root", [], sources=sources)
+    assert len(list((tmp_path / "root/data/.build/read").glob("*.json"))) == 1
+
+
 def test_with_such_a_budget_the_build_says_that_nothing_is_left_on_terminal_and_page(tmp_path):
     _cut_parquet(tmp_path / "in")
     sources = [{"name": "tables", "paths": [str(tmp_path / "in")]}]

@@ -9,6 +9,7 @@ import pytest
 
 import pipeline.readers
 from pipeline.readers import READERS, REASONS, SCHEMA, Fields, Limits, format_of, read_file
+from pipeline.readers.source import utf_16_of
 
 
 def read(path: Path, **options):
@@ -43,6 +44,7 @@ def read(path: Path, **options):
         ("message", b"Return-Path: <a@b.org>\n", "eml"),
         ("list.json", b' [{"text": "t"}]', "json"),
         ("one.json", b'{\r\n  "text": "t"}', "json"),
+        ("pretty.json", b'{"id": 1,\n "text": "t"}', "json"),
         ("lines.json", b'{"text": "t"}\n', "jsonl"),
         ("lines.jsonl", b"[]\n", "jsonl"),
         ("photo.png", b"\x89PNG", "unknown"),
@@ -76,6 +78,28 @@ def test_a_text_file_is_one_document_without_an_id(tmp_path):
     documents, bad, _ = read(path)
     assert documents == [{"id": None, "record": 1, "text": "# Заголовок\r\n\n\u2028текст\n"}]
     assert bad == []
+
+
+@pytest.mark.parametrize("text", ["Привет, мир! Это обычный текст.\n", "Plain words of a plain text.\n"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_mark_is_quarantined_by_the_encoding_to_set_and_read_with_it(tmp_path, text, encoding):
+    path = tmp_path / "a.txt"
+    path.write_bytes(text.encode(encoding) * 200)
+    documents, bad, _ = read(path)
+    assert documents == []
+    assert [(one.reason, one.detail) for one in bad] == [
+        ("utf_16", f"no byte-order mark says so: name the source's encoding: {encoding}")
+    ]
+    for named in (encoding, "guess"):
+        [records] = read_file(str(path), encoding=named)
+        assert records.text.to_pylist() == [text * 200]
+
+
+@pytest.mark.parametrize(
+    "content", [b"\0" * 64, b"a\0b", "текст ".encode() * 9, b"plain text " * 9, b"\x04\x04\x00\x00" * 9]
+)
+def test_zeros_alone_are_no_utf_16(content):
+    assert utf_16_of(content) is None
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])

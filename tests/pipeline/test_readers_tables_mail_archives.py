@@ -176,6 +176,20 @@ def test_a_json_file_is_a_list_or_one_object(tmp_path):
     assert read(tmp_path / "d.json", b"[" * 1_000_000) == ([], [("the whole file", "too_deep")])
 
 
+def test_objects_over_several_lines_one_after_another_are_a_record_each(tmp_path):
+    values = [{"id": str(number), "text": f"t{number}", "meta": {"n": [number]}} for number in range(3)]
+    pretty = [json.dumps(value, indent=2) for value in values]
+    rows = [("0", "t0"), ("1", "t1"), ("2", "t2")]
+    assert read(tmp_path / "a.json", "\n".join(pretty).encode()) == (rows, [])
+    assert read(tmp_path / "b.json", "\r\n\r\n".join(pretty).encode()) == (rows, [])
+    broken = pretty[1].replace('"text":', '"text"')
+    documents, bad = read(tmp_path / "c.json", "\n".join([pretty[0], broken, pretty[2]]).encode())
+    assert (documents, bad) == ([rows[0], rows[2]], [("item 2", "invalid_json")])
+    documents, bad = read(tmp_path / "d.json", "\n".join(pretty).encode().replace(b"t1", b"\xff1"))
+    assert (documents, bad) == ([rows[0], rows[2]], [("item 2", "invalid_utf8")])
+    assert read(tmp_path / "e.json", b'{\n"a": \n{"text": "inner"') == ([], [("item 1", "invalid_json")])
+
+
 def test_a_page_gives_its_text_in_its_own_encoding(tmp_path):
     page = (
         "<html><head><meta charset=windows-1251><title>т</title></head><body><nav>меню</nav>"

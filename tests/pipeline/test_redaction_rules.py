@@ -36,6 +36,13 @@ def test_rules_are_off_unless_asked_for_one_by_one_or_all():
     assert "phone" not in names
 
 
+def test_a_placeholder_is_no_word_that_vouches_for_the_next_number():
+    text = "10.1.12.3 и 2.4.1.0; ИНН 7707083893, заказ, и далее в следующих строках документа 7707083893"
+    once = redact_text(text)
+    assert once == "[IP_ADDRESS] и 2.4.1.0; ИНН [INN], заказ, и далее в следующих строках документа 7707083893"
+    assert redact_text(once) == once
+
+
 def test_replacements_are_counted_and_untouched_texts_pass_by_reference():
     texts = pa.array(["a@example.org, b@example.org", None, "", "nothing", "+7 000 000-01-23"], pa.large_string())
     result = redact(texts, RULES)
