@@ -2,6 +2,7 @@
 
     exact.py       spread -> unite            of equal texts the most preferred stays
     ranks.py       rank                       each document's place in the order of preference
+    uncount.py     uncount                    the lines of documents that exact deduplication dropped
     templates.py   find -> join -> keep       lines that many documents of a source share, the base version's among them
     candidates.py  sign -> pair -> gather     documents that share a band, each with its bucket's most preferred
     similar.py     ship -> verify             the Jaccard similarity of every pair
@@ -26,6 +27,7 @@ from manifests import storage
 from manifests.canonical import fingerprint
 from manifests.manifest import Dataset
 from pipeline.config import DedupConfig, NearConfig
+from pipeline.counted_lines import CountedLines
 from pipeline.dedup import bands, minhash
 from pipeline.documents import DocumentsFile
 from pipeline.runtime import Runtime, Summary
@@ -47,7 +49,7 @@ def deduplicate(
     root: str,
     version: str,
     files: Sequence[DocumentsFile],
-    lines: Sequence[tuple[str, str, int]],
+    lines: Sequence[CountedLines],
     config: DedupConfig,
     base: Dataset | None = None,
 ) -> Dropped:
@@ -58,7 +60,7 @@ def deduplicate(
         root: the data set's.
         version: names `<root>/duplicates/<version>` and `<root>/signatures/<version>`, which are written.
         files: what reading kept, with groups (documents.in_groups).
-        lines: (source, url, number of documents) of every file of counted lines.
+        lines: counted while reading.
         config: what is removed.
         base: the version that this one continues.
     """
@@ -73,7 +75,7 @@ def deduplicate(
     inputs = [[file.key, file.source, file.priority, file.group] for file in [*files, *old]]
     known_url = signatures.base_templates(base) if base is not None else None
     base_digest = base.manifest.digest if base is not None else None
-    settings = [version, dataclasses.asdict(config), inputs, [list(counted) for counted in lines], base_digest]
+    settings = [version, dataclasses.asdict(config), inputs, list(map(dataclasses.asdict, lines)), base_digest]
     search = Search(
         runtime=runtime,
         build_url=storage.join(root, ".build"),

@@ -6,8 +6,9 @@ from itertools import accumulate
 from typing import Any
 
 from manifests import storage
+from pipeline.counted_lines import CountedLines
 from pipeline.runtime import Summary
-from pipeline.stages import candidates, ranks, templates
+from pipeline.stages import candidates, ranks, templates, uncount
 from pipeline.stages.candidates import RankRanges
 from pipeline.stages.exact import UniteTask
 from pipeline.stages.search import Search, num_parts_for
@@ -34,7 +35,7 @@ class Near:
 def near_duplicates(
     search: Search,
     united: Sequence[tuple[UniteTask, Summary]],
-    lines: Sequence[tuple[str, str, int]],
+    lines: Sequence[CountedLines],
     known_url: str | None,
 ) -> Near:
     """Find them among what exact deduplication left (`united`); `lines` as deduplicate has them, and `known_url` is of
@@ -43,7 +44,7 @@ def near_duplicates(
     if not search.groups:
         return Near()
     ranked = _ranked(search, united)
-    templates_urls, num_templates = _templates(search, lines, known_url)
+    templates_urls, num_templates = _templates(search, [*lines, *_uncounted(search, ranked, lines)], known_url)
     signed, cores_urls = _signed(search, ranked, templates_urls)
     ranges = RankRanges(num_ranked=ranked.num_ranked, num_parts=num_parts_for(ranked.num_ranked, ranks.RANGE_DOCUMENTS))
     turn = _pairs(search, ranges, signed)
@@ -148,16 +149,36 @@ def _pairs(search: Search, ranges: RankRanges, signed: Sequence[Summary]) -> Tur
     )
 
 
+def _uncounted(search: Search, ranked: _Ranked, lines: Sequence[CountedLines]) -> list[CountedLines]:
+    """What exact duplicates have added to `lines`: a page that 150 documents copy is no form."""
+    if not search.config.exact or not search.config.near.templates.enabled:
+        return []
+    tasks = [
+        uncount.UncountTask(
+            group=group,
+            ranks_urls=ranked.urls,
+            first_ranks=ranked.first_ranks,
+            num_groups=len(search.groups),
+            levels={counted.source: counted.level for counted in lines},
+            lines_url=search.url("templates", f"{group.number:06d}"),
+        )
+        for group in search.groups
+        if not group.is_base
+    ]
+    results = search.stage("templates", uncount.uncount, [(f"uncount {task.group.number}", task) for task in tasks])
+    return [CountedLines(**counted) for result in results for counted in result["counted"]]
+
+
 def _templates(
-    search: Search, lines: Sequence[tuple[str, str, int]], known_url: str | None
+    search: Search, lines: Sequence[CountedLines], known_url: str | None
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, int]]:
     """Urls of the template lines of each source that has some, and how many it has."""
     limits = search.config.near.templates
     tasks: list[tuple[str, templates.TemplatesTask]] = []
-    sources = sorted({source for source, _, _ in lines}) if limits.enabled else []
+    sources = sorted({counted.source for counted in lines}) if limits.enabled else []
     for source in sources:
-        urls = tuple(url for of_source, url, _ in lines if of_source == source)
-        num_counted = sum(n for of_source, _, n in lines if of_source == source)
+        urls = tuple(counted.url for counted in lines if counted.source == source)
+        num_counted = sum(counted.num_documents for counted in lines if counted.source == source)
         num_parts = num_parts_for(sum(storage.stat(url).num_bytes for url in urls), LINES_PART_BYTES)
         for part in range(num_parts):
             task = templates.TemplatesTask(

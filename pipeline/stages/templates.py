@@ -1,4 +1,4 @@
-"""Lines counted by the read units -> the template lines of a source.
+"""Lines counted by the read units, less those of exact duplicates (uncount.py) -> the template lines of a source.
 
 1. find     a unit is a source and a range of line hashes. A line is a template where it stands in at least `fraction`
             of the documents its source was counted by, and in `min_documents`; so a source has at most (lines a
@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from manifests import storage
-from pipeline.documents import LINE, read_columns, sum_lines
+from pipeline.counted_lines import LINE, sum_lines
+from pipeline.documents import read_columns
 from pipeline.runtime import Summary
 from pipeline.stages.exact import Group
 
