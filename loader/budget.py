@@ -18,11 +18,15 @@ from loader.residency import most_bytes_held
 
 @dataclass(frozen=True, kw_only=True)
 class SourceNeed:
-    """What a source's lanes need: its order, the bytes to fetch by shard, and the windows open at once."""
+    """What a source's lanes need: its order, the bytes to fetch by shard, and the windows open at once in an epoch.
+
+    open_epochs: epochs of the source open at once: above one in a mixture alone, whose batches cross a source's end.
+    """
 
     order: SplitOrder
     shard_num_bytes: np.ndarray
     open_windows: int
+    open_epochs: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +71,18 @@ def divided(
     return Budget(needed=mine, limits=limits, node_needed=node_needed)
 
 
+def most_needed_by_a_node(
+    sources: Sequence[SourceNeed], world_size: int, ranks_per_node: int, source_lanes: Sequence[int]
+) -> int:
+    """The bytes that `divided` asks of the node that needs most: where W does not divide L, nodes own unequal lanes."""
+    nodes = [
+        lanes_by_rank(ranks_of_node(first, world_size, ranks_per_node), world_size, source_lanes).values()
+        for first in range(0, world_size, ranks_per_node)
+    ]
+    needs = {counts: sum(_needs(sources, counts, ahead=0)) for counts in {counts for node in nodes for counts in node}}
+    return max(sum(needs[counts] for counts in node) for node in nodes)
+
+
 def lanes_by_rank(ranks: range, world_size: int, source_lanes: Sequence[int]) -> dict[int, tuple[int, ...]]:
     """How many lanes of each source each rank owns, the lanes of all sources standing in one line."""
     starts = np.cumsum([0, *source_lanes])
@@ -80,6 +96,11 @@ def lanes_by_rank(ranks: range, world_size: int, source_lanes: Sequence[int]) ->
 
 def _needs(sources: Sequence[SourceNeed], num_lanes: Sequence[int], ahead: int) -> tuple[int, ...]:
     return tuple(
-        most_bytes_held(source.order, count, source.shard_num_bytes, source.open_windows + ahead)
+        min(
+            # Every epoch lays the shards in another order, so what two hold at once may have nothing in common.
+            source.open_epochs
+            * most_bytes_held(source.order, count, source.shard_num_bytes, source.open_windows + ahead),
+            int(source.shard_num_bytes.sum()),
+        )
         for source, count in zip(sources, num_lanes, strict=True)
     )

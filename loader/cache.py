@@ -177,6 +177,9 @@ def _fill(
             f"{size} bytes with sha256 {hasher.hexdigest()} came, the manifest says {num_bytes} bytes with {sha256}",
             (hasher.hexdigest(), written),
         )
+    # Without this, a machine that goes down may come back with the name and the size, and zeros: a file that is found
+    # under its name is not hashed again.
+    os.fsync(stream.fileno())
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

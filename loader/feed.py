@@ -84,9 +84,12 @@ class Feed:
                 order=order,
                 shard_num_bytes=table.bytes_to_fetch,
                 open_windows=most_touched(elements_in_flight, order.window_length),
+                open_epochs=most_touched(elements_in_flight, order.lane_length) if mixture else 1,
             )
             for order, table in zip(self._orders, tables, strict=True)
         ]
+        # Of the run: what must be had while the oldest batch in flight is not yet done with.
+        self._open_windows = [need.open_windows * need.open_epochs for need in needs]
         ranks = ranks_of_node(here.rank, here.world_size, here.ranks_per_node)
         if here.cache_bytes is None:
             ranks = range(here.rank, here.rank + 1)
@@ -216,9 +219,10 @@ class Feed:
                 counters=self._counters,
                 verify_local=here.verify_local,
                 mask_bad=here.mask_bad,
+                open_windows=open_windows,
             )
-            for table, order, lanes, limit in zip(
-                self._tables, self._orders, self._source_lanes, self.budget.limits, strict=True
+            for table, order, lanes, limit, open_windows in zip(
+                self._tables, self._orders, self._source_lanes, self.budget.limits, self._open_windows, strict=True
             )
         ]
         # Bound to the fetchers alone, so that it does not keep this object alive; also runs when the program ends.

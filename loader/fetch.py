@@ -63,7 +63,8 @@ class Fetcher:
 
     Local shards are given in place. Others are downloaded into `cache`, of which this holds at most `limit_bytes`.
     verify_local: hashes local shards too, ahead of need, each once. mask_bad: a shard that stays bad is given as None,
-    so that its rows become filler, where otherwise it is an error.
+    so that its rows become filler, where otherwise it is an error. open_windows: the most that the batches in flight
+    lie in; so far ahead of `passed` a shard may be waited for.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Fetcher:
         counters: Counters,
         verify_local: bool = False,
         mask_bad: bool = False,
+        open_windows: int = 1,
         num_threads: int = NUM_THREADS,
     ) -> None:
         self._table = table
@@ -88,6 +90,11 @@ class Fetcher:
         self._verify_local = verify_local
         self._mask_bad = mask_bad
         self._num_threads = num_threads
+        # From a shard's use in the first window of an epoch to its use in the last window of the next are two epochs.
+        # Looking further ahead would never end where everything fits.
+        self._reach = max(2 * order.windows_per_lane, open_windows)
+        # Verified one window ahead: reading everything at once would be in the way of what is wanted now.
+        self._verify_reach = open_windows
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._turn = threading.Lock()
@@ -285,8 +292,7 @@ class Fetcher:
     def _claim(self, use: Use) -> bool:
         """Waits until a use's turn has come and claims its bytes; whether it must then be fetched or verified."""
         if self._table.local_path(use.shard) is not None:
-            # Verified one window ahead: reading everything at once would be in the way of what is wanted now.
-            reach = 1 if self._verify_local else 2 * self._order.windows_per_lane
+            reach = self._verify_reach if self._verify_local else self._reach
             with self._changed:
                 self._changed.wait_for(lambda: self._closing.is_set() or use.first_window <= self._passed + reach)
                 return self._verify_local and use.shard not in self._ready and use.shard not in self._bad
@@ -361,9 +367,7 @@ class Fetcher:
         return self._fits(use, num_bytes)
 
     def _fits(self, use: Use, num_bytes: int) -> bool:
-        # From a shard's use in the first window of an epoch to its use in the last window of the next are two epochs.
-        # Looking further ahead would never end where everything fits.
-        if use.first_window > self._passed + 2 * self._order.windows_per_lane:
+        if use.first_window > self._passed + self._reach:
             return False
         claimed_or_over = (
             use.shard in self._held

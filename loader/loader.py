@@ -257,8 +257,13 @@ class Loader:
     def _every(self, worker: int, num_workers: int) -> Iterator[Batch]:
         """Batches number worker, worker + num_workers, ... from the position to the end of its epoch, made here."""
         in_flight: deque[InFlight] = deque()
-        plans = islice(self._feed.plans(self._position, in_flight), worker, None, num_workers)
-        for batch in self._make.batches(plans, self._feed.micro_batch, 0):
+        feed = self._feed
+        if num_workers > self._here.num_ahead:
+            # Between two batches of one worker lie those of all others, whose shards it must be able to hold as well.
+            here = replace(self._here, num_ahead=num_workers)
+            feed = Feed(self._tables, self._weights, feed.shape, here, self._counters)
+        plans = islice(feed.plans(self._position, in_flight), worker, None, num_workers)
+        for batch in self._make.batches(plans, feed.micro_batch, 0):
             yield received(batch)
             del batch
             in_flight.clear()

@@ -1,9 +1,9 @@
 """Tables on their way from many tasks to many others, as shuffle.py has it for records of fixed width.
 
-A file is an index of P + 1 positions in it (int64: where each batch starts, where the last ends) and then P Arrow record
-batches without their schema, one after another; of an empty one there is nothing. So a task finds its batch with two
-range reads, 16 bytes and what it needs, where an Arrow file's footer would tell it of all P: 24 bytes each, again for
-every task that reads.
+A file is an index of P + 1 positions in it (int64: where each batch starts, where the last ends) and then P Arrow
+record batches without their schema, one after another; of an empty one there is nothing. So a task finds its batch with
+two range reads, 16 bytes and what it needs, where an Arrow file's footer would tell it of all P: 24 bytes each, again
+for every task that reads.
 """
 
 from collections.abc import Sequence

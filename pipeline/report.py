@@ -10,6 +10,7 @@ from typing import Any
 import jinja2
 
 from manifests.manifest import Manifest
+from pipeline.budget import nothing_kept
 from pipeline.ledger import Ledger
 from pipeline.plan import SplitPlan
 
@@ -99,7 +100,8 @@ def render(manifest: Manifest, facts: Facts) -> bytes:
         facts=facts,
         read=manifest.funnel[0],
         sources=sources,
-        lost_sources=[source for source in sources if source["lost"] > LOST_SHARE],
+        nothing_kept=nothing_kept(ledger),
+        lost_sources=[source for source in sources if LOST_SHARE < source["lost"] < 1],
         max_listed=MAX_LISTED,
         tokens=sum(split.num_tokens for split in manifest.splits.values()),
         padding=sum(split.num_padding_tokens for split in manifest.splits.values()),

@@ -218,13 +218,14 @@ class Checkpoints:
         folder = files.folder_of(self._root, staged.step)
         self._say(f"saved {folder} ({num_bytes / 1e6:,.1f} MB in {self._clock() - started:.1f} s)")
         if self._ranks.is_first:
-            self._rotate()
+            self._rotate(staged.step)
             if self._copier is not None:
                 self._copier.copy(staged.step)
 
-    def _rotate(self) -> None:
+    def _rotate(self, newest: int) -> None:
+        spare = self._copier.copying if self._copier else None
         try:
-            files.rotate(self._root, self._config.keep, spare=self._copier.copying if self._copier else None)
+            files.rotate(self._root, self._config.keep, newest=newest, spare=spare)
         except OSError as error:
             self._say(f"warning: older checkpoints were not removed: {error}")
 

@@ -150,12 +150,14 @@ def clear_debris(root: Path) -> None:
         shutil.rmtree(path)
 
 
-def rotate(root: Path, keep: int, *, spare: int | None = None) -> list[int]:
+def rotate(root: Path, keep: int, *, newest: int, spare: int | None = None) -> list[int]:
     """Remove what is older than the `keep` newest valid checkpoints, `spare` excepted; returns the removed steps.
 
-    Damaged folders do not count as kept, so the newest valid one always stays.
+    newest: the step just written. Damaged folders do not count as kept, nor do those of later steps: the run looked at
+    them when it started and went on from before them. So the newest valid one always stays.
     """
-    valid = [step for step in steps_in(root) if fault(folder_of(root, step), thorough=False) is None]
+    steps = (step for step in steps_in(root) if step <= newest)
+    valid = [step for step in steps if fault(folder_of(root, step), thorough=False) is None]
     kept = valid[-keep:]
     removed = [step for step in steps_in(root) if kept and step < kept[0] and step != spare]
     for step in removed:

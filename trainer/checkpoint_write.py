@@ -91,5 +91,8 @@ def _publish(root: Path, step: int, entries: list[files.FileEntry], before_renam
     unlisted = set(files.files_in(unfinished)) - {entry.path for entry in entries}
     assert not unlisted, f"{sorted(unlisted)} would not be in the list of {unfinished}"
     files.write_list(unfinished, entries)
+    reason = files.fault(unfinished, thorough=False)
+    if reason is not None:  # another rank wrote it elsewhere
+        raise OSError(f"{reason}; is {root} one folder for all ranks?")
     before_rename()
     files.publish(root, step)

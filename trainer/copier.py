@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 
-from manifests.errors import UserError
 from trainer import checkpoint_files as files
 from trainer import remote
 from trainer.background import Background
@@ -41,7 +40,7 @@ class Copier:
         while (step := self._next()) is not None:
             try:
                 remote.replicate(files.folder_of(self._root, step), step, self._where, self._keep)
-            except (OSError, UserError) as error:
+            except Exception as error:  # whatever it is: unsaid, it would end all copies of the run in silence
                 self._say(f"warning: step-{step} was not copied to {self._where}: {error}; the next save tries again")
 
     def _next(self) -> int | None:

@@ -48,11 +48,18 @@ def _finite(value: Any) -> Any:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a metrics file; a last line that a kill cut short is left out."""
+    """The rows of a metrics file; lines that a kill or a power cut left unreadable are left out."""
     if not path.exists():
         return []
     complete, _, _ = path.read_bytes().rpartition(b"\n")
-    return [json.loads(line) for line in complete.splitlines()]
+    rows = []
+    for line in complete.split(b"\n"):
+        try:
+            values = json.loads(line)
+        except ValueError:
+            continue
+        rows.append(values)
+    return rows
 
 
 class Journal:

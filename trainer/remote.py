@@ -31,7 +31,12 @@ _NUM_STREAMS = 8
 def pointer(remote: str) -> int | None:
     """The step that latest.json names; None where nothing has been copied yet."""
     url = storage.join(remote, POINTER_NAME)
-    return int(json.loads(storage.read_bytes(url))["step"]) if storage.exists(url) else None
+    if not storage.exists(url):
+        return None
+    try:
+        return int(json.loads(storage.read_bytes(url))["step"])
+    except (ValueError, KeyError, TypeError):  # damaged: it names nothing, and the next copy writes it anew
+        return None
 
 
 def steps_in(remote: str) -> list[int]:
@@ -52,7 +57,7 @@ def replicate(folder: Path, step: int, remote: str, keep: int) -> None:
     _on_each(files.read_list(folder), lambda entry: _copy_out(folder, entry, target))
     storage.write_bytes(storage.join(target, files.LIST_NAME), (folder / files.LIST_NAME).read_bytes())
     storage.write_bytes(storage.join(remote, POINTER_NAME), json.dumps({"step": step}).encode() + b"\n")
-    _prune(remote, keep)
+    _prune(remote, keep, newest=step)
 
 
 def fetch(remote: str, step: int, root: Path) -> str | None:
@@ -144,9 +149,12 @@ def _objects_by_step(remote: str) -> dict[int, dict[str, int]]:
     return by_step
 
 
-def _prune(remote: str, keep: int) -> None:
-    """Remove what is older than the `keep` newest whole copies; one that is not whole does not count as kept."""
-    kept = steps_in(remote)[-keep:]
+def _prune(remote: str, keep: int, *, newest: int) -> None:
+    """Remove what is older than the `keep` newest whole copies up to `newest`, the one just made.
+
+    One that is not whole does not count as kept, nor one of a later step, which the run did not go on from.
+    """
+    kept = [step for step in steps_in(remote) if step <= newest][-keep:]
     for step in _objects_by_step(remote):
         if step < kept[0]:
             _remove(remote, step)

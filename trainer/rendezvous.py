@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from datetime import timedelta
 
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]  # public, missing from torch's stubs
 
@@ -24,17 +25,18 @@ _POLL_S = 0.02
 def fresh_store(store: Store, rank: int, world_size: int) -> Store:
     """Collective. A part of `store` that is empty and the same on all ranks.
 
-    Waits for all ranks, as long as the store's timeout for each that never was there; torchrun ends it when one dies.
+    Raises TimeoutError where the others are not there within the store's timeout.
     """
-    mine = secrets.token_hex(8)
+    timeout: timedelta = store.timeout  # type: ignore[attr-defined]  # public, missing from torch's stubs
+    mine, deadline = secrets.token_hex(8), time.monotonic() + timeout.total_seconds()
     store.set(f"here/{rank}", mine)
-    if rank != 0:
-        while mine not in (numbers := json.loads(store.get("start"))):
-            time.sleep(_POLL_S)
-        store.add(f"agreed/{numbers[0]}", 1)
-        return PrefixStore(numbers[0], store)
-    while True:
-        store.set("start", json.dumps([store.get(f"here/{other}").decode() for other in range(world_size)]))
-        if store.add(f"agreed/{mine}", 0) == world_size - 1:
-            return PrefixStore(mine, store)
+    while time.monotonic() < deadline:
+        if rank == 0:
+            store.set("start", json.dumps([store.get(f"here/{other}").decode() for other in range(world_size)]))
+            if store.add(f"agreed/{mine}", 0) == world_size - 1:
+                return PrefixStore(mine, store)
+        elif mine in (numbers := json.loads(store.get("start"))):
+            store.add(f"agreed/{numbers[0]}", 1)
+            return PrefixStore(numbers[0], store)
         time.sleep(_POLL_S)
+    raise TimeoutError(f"rank {rank} of {world_size} waited {timeout} for the other ranks to start")

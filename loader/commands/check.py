@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loader.budget import SourceNeed, divided, lanes_by_rank, ranks_of_node
+from loader.budget import SourceNeed, most_needed_by_a_node
 from loader.commands.shuffle import Meetings, Moves, meetings, moves, sampled_steps, sources_of_examples
 from loader.order import RunShape, SplitOrder, owned_lanes, rows_per_rank
 from loader.residency import most_touched, residency
@@ -67,12 +67,13 @@ def checked(dataset: Dataset, *, split: str, shape: RunShape, world_size: int, n
 
     # The batch in work, and two ahead of it.
     open_windows = most_touched(3 * shape.lane_batch, order.window_length)
-    node = ranks_of_node(0, world_size, ranks_per_node)
-    owned_by = lanes_by_rank(node, world_size, (shape.num_lanes,))
     needed, comfortable = (
-        divided(
-            [SourceNeed(order=order, shard_num_bytes=file_bytes, open_windows=open_windows + ahead)], owned_by, 0, None
-        ).node_needed
+        most_needed_by_a_node(
+            [SourceNeed(order=order, shard_num_bytes=file_bytes, open_windows=open_windows + ahead)],
+            world_size,
+            ranks_per_node,
+            (shape.num_lanes,),
+        )
         for ahead in (0, 1)
     )
     steps, in_shards, indices = sampled_steps(order)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loader.budget import SourceNeed, divided, lanes_by_rank, ranks_of_node
+from loader.budget import SourceNeed, most_needed_by_a_node
 from loader.commands.check import size, spread
 from loader.commands.shuffle import moves, sampled_steps
 from loader.mixture import MixtureOrder, lanes_of_rank
@@ -86,21 +86,21 @@ def checked(
     lanes = [len(lanes_of_rank(order, rank, world_size)) for rank in range(world_size)]
     # The batch in work, and two ahead of it; a source may begin in the middle of a step.
     elements = 3 * shape.lane_batch + 1
-    owned = lanes_by_rank(ranks_of_node(0, world_size, -(-world_size // nodes)), world_size, order.source_lanes)
     needed, comfortable = (
-        divided(
+        most_needed_by_a_node(
             [
                 SourceNeed(
                     order=source,
                     shard_num_bytes=num_bytes,
                     open_windows=most_touched(elements, source.window_length) + ahead,
+                    open_epochs=most_touched(elements, source.lane_length),
                 )
                 for source, num_bytes in zip(order.sources, file_bytes, strict=True)
             ],
-            owned,
-            0,
-            None,
-        ).node_needed
+            world_size,
+            -(-world_size // nodes),
+            order.source_lanes,
+        )
         for ahead in (0, 1)
     )
     return MixtureCheck(

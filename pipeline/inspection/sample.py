@@ -1,4 +1,4 @@
-"""Some of a source's texts, cleaned as a build would clean them."""
+"""Some of a source's texts, cleaned and redacted as a build would do it."""
 
 from dataclasses import dataclass
 
@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from manifests.errors import UserError
+from pipeline import texts
 from pipeline.config import BuildConfig, SourceConfig
 from pipeline.inputs import find_inputs
 from pipeline.readers import Fields, Limits, read_file
-from pipeline.transforms import clean
 
 PIECE_BYTES = 1 << 20
 
@@ -42,7 +42,7 @@ def read_sample(config: BuildConfig, source: SourceConfig, max_bytes: int) -> Sa
     files = find_inputs(source).files
     if not files:
         raise UserError(f"source {source.name} has no files: nothing to inspect")
-    texts, names = [], []
+    columns, names = [], []
     num_bytes = num_files_read = 0
     is_whole = True
     for number, file in enumerate(files):
@@ -58,14 +58,13 @@ def read_sample(config: BuildConfig, source: SourceConfig, max_bytes: int) -> Sa
             if taken and taken >= allowed:
                 is_whole = False
                 break
-            documents = records.documents.filter(pc.is_valid(records.documents["text"]))
-            if not documents.num_rows:
+            found, _ = texts.found(records, file.name)
+            if not found.num_rows:
                 continue
-            text = clean(documents["text"].combine_chunks(), config.clean).text
-            name, mark = pa.scalar(file.name, pa.large_string()), pa.scalar("#", pa.large_string())
-            places = pc.binary_join_element_wise(name, pc.cast(documents["record"], pa.large_string()), mark)
-            texts.append(text)
-            names.append(pc.coalesce(documents["id"], places).combine_chunks())
+            raw = found["text"].combine_chunks()
+            text = texts.prepared(raw, source.clean or config.clean, config.redact).text
+            columns.append(text)
+            names.append(found["id"].combine_chunks())
             taken += int(pc.sum(pc.binary_length(text)).as_py())
         num_bytes += taken
         if num_bytes >= max_bytes:
@@ -73,7 +72,7 @@ def read_sample(config: BuildConfig, source: SourceConfig, max_bytes: int) -> Sa
             break
     empty = pa.array([], pa.large_string())
     return Sample(
-        text=pa.concat_arrays(texts) if texts else empty,
+        text=pa.concat_arrays(columns) if columns else empty,
         names=pa.concat_arrays(names) if names else empty,
         num_files=len(files),
         num_files_read=num_files_read,

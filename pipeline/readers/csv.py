@@ -10,7 +10,8 @@ Id        as it is written; an empty field is no id, and the caller names the re
 Bad rows  a row with more or fewer fields than the header (its columns cannot be trusted), a row with bytes that are not
           UTF-8, a row over the limit: one bad record each, the neighbours stay.
 Quotes    a quote that never closes would swallow the rest of the file: the line that opens it is one bad record, and
-          reading goes on at the next line. Going back is bounded: beyond MAX_REWINDS times the record limit, the rest
+          reading goes on at the next line. So is one that is closed only by a quote of a later row, which text follows
+          where a delimiter should. Going back is bounded: beyond MAX_REWINDS times the record limit, the rest
           of the file is one bad record.
 
 Rows are split by the standard library's csv.
@@ -192,6 +193,10 @@ class _Table:
                 reader = None
                 if not self._unclosed(batch):
                     return
+            elif len(lines.row) > 1 and not self._is_strict(row):
+                reader = None
+                if not self._unclosed(batch):
+                    return
             elif any(field.strip() for field in row) or len(row) > 1:
                 self._row(row, batch)
             yield
@@ -229,8 +234,17 @@ class _Table:
             batch.bad.append(_bad(f"{place} to the end", "unclosed_quote", detail, num_bytes, first))
             return False
         lines.take_back_all_but_first()
-        batch.bad.append(_bad(place, "unclosed_quote", "the quote opened here never closes", len(first), first))
+        detail = "the quote opened here never closes, or inside a later row"
+        batch.bad.append(_bad(place, "unclosed_quote", detail, len(first), first))
         return True
+
+    def _is_strict(self, row: list[str]) -> bool:
+        """Whether a row of several lines is one by the rules: its quotes end at a delimiter or at the row's end."""
+        lines = (line.decode("utf-8", "surrogateescape") for line in self._lines.row)
+        try:
+            return next(csv.reader(lines, delimiter=self._delimiter, strict=True)) == row
+        except (csv.Error, StopIteration):
+            return False
 
     def _refuse(self, batch: Batch, reason: str, detail: str) -> None:
         lines = self._lines

@@ -2,6 +2,7 @@
 
 Records   the items of the list, in order; a single object is one record. Their fields follow the rules of jsonl.py:
           what is no object, lacks the field or has no text there is one bad record.
+          Lines of JSON whose first one is a list are read as lines, each an item.
 Bad       a file that is no JSON, is over the record limit, or whose compressed stream breaks, is one bad record: half a
           JSON value is none.
 """
@@ -69,6 +70,16 @@ def _items(content: bytes) -> list[bytes]:
     except UnicodeDecodeError as error:
         raise Unreadable("invalid_utf8", f"byte {error.start}: {error.reason}") from None
     except ValueError as error:
+        if _is_json(stripped.partition(b"\n")[0]):
+            return [line for line in stripped.split(b"\n") if line.strip()]
         raise Unreadable("invalid_json", str(error)) from None
     except RecursionError:
         raise Unreadable("too_deep", "nested beyond what the parser follows") from None
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True

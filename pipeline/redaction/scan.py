@@ -68,8 +68,8 @@ for _text in SUFFIXES:
 _PAIRS = np.zeros(1 << 16, np.bool_)
 for _text in PREFIXES:
     _PAIRS[_number(_text[:2])] = True
-_PASSPORT_BYTES = np.frombuffer(_PASSPORT, np.uint8)
-_SERIES_BYTES = np.frombuffer(_SERIES, np.uint8)
+_PASSPORT_BYTES = np.frombuffer(_PASSPORT + "АСПОРТ".encode(), np.uint8).reshape(2, -1)
+_SERIES_BYTES = np.frombuffer(_SERIES + "ЕРИ".encode(), np.uint8).reshape(2, -1)
 
 
 def places_of(text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -192,10 +192,11 @@ def _scan(
                 second = content[position + 1]
                 is_p = byte == 0xD0 and (second == 0xBF or second == 0x9F)  # п, П
                 is_s = (byte == 0xD1 and second == 0x81) or (byte == 0xD0 and second == 0xA1)  # с, С
-                if (is_p and _same(content, position + 2, end, passport)) or (
-                    is_s and _same(content, position + 2, end, series)
-                ):
-                    kind = 7
+                for case in range(2):
+                    if (is_p and _same(content, position + 2, end, passport[case])) or (
+                        is_s and _same(content, position + 2, end, series[case])
+                    ):
+                        kind = 7
             if not previous & 1 and its & 1 and byte < 0x80:  # a word starts
                 if position + 3 < end:
                     pair = (np.uint32(byte) << 8) | content[position + 1]

@@ -27,6 +27,7 @@ from pipeline.config import CleanConfig, NearConfig, RedactConfig
 from pipeline.counted_lines import LineCounter, in_sample
 from pipeline.dedup import exact, minhash
 from pipeline.documents import (
+    compression,
     documents_schema,
     fixed_bytes,
     row_group_rows,
@@ -81,7 +82,7 @@ def read_documents(task: ReadTask) -> Summary:
     redacted: Counter[str] = Counter()
     skipped: list[list[str]] = []
     num_text_bytes = 0  # as they are read, before anything is judged
-    num_changed = num_undated = num_skipped = 0
+    num_changed = num_undated = num_skipped = num_lost_files = lost_bytes = 0
     lines = LineCounter()
 
     def end(stage: str, reason: str | None, num_documents: int, num_bytes: int) -> None:
@@ -89,7 +90,7 @@ def read_documents(task: ReadTask) -> Summary:
         sizes[stage, reason] += num_bytes
 
     def found(quarantine: Quarantine) -> Iterator[pa.Table]:
-        nonlocal num_text_bytes, num_skipped
+        nonlocal num_text_bytes, num_skipped, num_lost_files, lost_bytes
         for file in task.files:
             check_unchanged(file)
             reading = read_file(
@@ -116,12 +117,21 @@ def read_documents(task: ReadTask) -> Summary:
             num_bytes, sha256 = (
                 (summary.num_bytes, summary.sha256) if task.part is None else (file.num_bytes, task.sha256)
             )
+            if summary.num_bad_records and not summary.num_documents:
+                num_lost_files += 1
+                lost_bytes += num_bytes if task.part is None else task.part.packed_bytes
             inputs.append([task.source, file.name, file.url, num_bytes, f"sha256:{sha256}", summary.num_records])
 
     schema = documents_schema(task.near.bands * task.near.rows)
     with (
         storage.atomic_writer(task.documents_url) as stream,
-        pq.ParquetWriter(stream, schema, compression="lz4", use_dictionary=False, write_statistics=False) as writer,
+        pq.ParquetWriter(
+            stream,
+            schema,
+            compression=compression(task.documents_url),
+            use_dictionary=False,
+            write_statistics=False,
+        ) as writer,
         Quarantine(task.quarantine_url) as quarantine,
     ):
         for documents in texts.gathered(found(quarantine)):
@@ -150,6 +160,8 @@ def read_documents(task: ReadTask) -> Summary:
         "num_quarantined": sum(n for (stage, _), n in counts.items() if stage == "quarantine"),
         "num_changed": num_changed,
         "num_undated": num_undated,
+        "num_lost_files": num_lost_files,
+        "lost_bytes": lost_bytes,
         "redacted": dict(sorted(redacted.items())),
         "num_counted": lines.num_documents,
         "num_skipped": num_skipped,

@@ -2,6 +2,7 @@
 
 import hashlib
 import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -166,3 +167,16 @@ def test_a_file_in_the_folders_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("in the way")
     with pytest.raises(CacheError, match=r"cache cannot be made \(File exists\); give another cache_dir"):
         ShardCache(tmp_path / "cache")
+
+
+# A finished file is trusted by its name and size: after a power cut those must not be there before the bytes are.
+def test_a_shards_bytes_are_on_the_disk_before_its_name(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append((names(cache_dir), os.pread(descriptor, len(DATA), 0)))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    cache = ShardCache(cache_dir)
+    cache.release(obtained(cache))
+    assert synced == [([f"{SHA256}.part"], DATA)]

@@ -1,8 +1,9 @@
-"""Tables through storage: any stretch of batches comes back, and empty ones take nothing but their place in the index."""
+"""Tables through storage: any stretch of batches comes back, and empty ones take only their place in the index."""
 
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ SCHEMA = pa.schema([("id", pa.large_string()), ("hashes", pa.large_list(pa.uint6
 
 @given(lengths=st.lists(st.integers(0, 4), max_size=8), cut=st.tuples(st.integers(0, 8), st.integers(0, 8)))
 def test_any_stretch_of_batches_is_the_rows_between_its_bounds(
-    tmp_path_factory, lengths: list[int], cut: tuple[int, int]
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], cut: tuple[int, int]
 ) -> None:
     url = str(tmp_path_factory.mktemp("batches") / "file")
     rows = [{"id": f"d{i}", "hashes": None if i % 3 == 0 else [i] * (i % 5)} for i in range(sum(lengths))]

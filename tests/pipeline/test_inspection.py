@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pipeline.config import parse
 from pipeline.filters.presets import resolve
 from pipeline.inspection.page import page
 from pipeline.inspection.panels import NUM_BINS, Inspection, bin_edges, inspect, place_of
+from pipeline.inspection.sample import read_sample
 from pipeline.inspection.terminal import draw, number
 from pipeline.kernels.text import analyse
 
@@ -115,6 +117,22 @@ def test_the_command_prints_a_source_and_writes_nothing(config: Path, tmp_path: 
     assert "the whole source." in done.stdout
     assert "length.too_few_words   min_words 3" in done.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.yaml", "texts.jsonl"]
+
+
+def test_a_source_is_shown_as_a_build_cleans_and_redacts_it(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "Works, see someone@example.org\n> quoted line"}))
+    config = parse(
+        {
+            "name": "t",
+            "output": "out",
+            "tokenizer": {"train": {"vocab_size": 300}},
+            "redact": {"all": True},
+            "sources": [{"name": "a", "paths": [str(tmp_path / "a.jsonl")], "clean": {"quoted_replies": "remove"}}],
+        }
+    )
+    sample = read_sample(config, config.sources[0], 1000)
+    assert sample.text.to_pylist() == ["Works, see [EMAIL]"]
+    assert sample.names.to_pylist() == ["a.jsonl#1"]
 
 
 def test_the_command_tries_another_threshold_and_writes_a_page(config: Path, tmp_path: Path) -> None:

@@ -55,6 +55,84 @@ def test_a_quote_that_never_closes_costs_its_line_only(tmp_path):
     assert bad == [("line 3", "unclosed_quote")]
 
 
+def test_a_quote_that_only_a_later_row_closes_costs_its_line_only(tmp_path):
+    content = b'id,text\n1,a\n2,"monitor 21 broke\n3,third\n4,the 21" screen\n5,"line\none, ""x"""\n'
+    documents, bad = read(tmp_path / "a.csv", content)
+    assert documents == [("1", "a"), ("3", "third"), ("4", 'the 21" screen'), ("5", 'line\none, "x"')]
+    assert bad == [("line 3", "unclosed_quote")]
+    rows = b"".join(b"%d,x\n" % number for number in range(300))
+    documents, bad = read(tmp_path / "b.csv", b'id,text\na,"open\n' + rows + b'b,"quoted, text"\n')
+    assert (len(documents), documents[-1]) == (301, ("b", "quoted, text"))
+    assert bad == [("line 2", "unclosed_quote")]
+
+
+def test_lines_of_json_whose_first_is_a_list_are_read_as_lines(tmp_path):
+    documents, bad = read(tmp_path / "a.json", b'[]\n{"id": "1", "text": "a"}\n{\n{"id": "2", "text": "b"}\n')
+    assert documents == [("1", "a"), ("2", "b")]
+    assert [place for place, _ in bad] == ["item 1", "item 3"]
+
+
+def test_lists_in_lists_do_not_blow_up_a_page(tmp_path):
+    page = b"<html><body>" + b"<ul><li>x" * 20_000
+    [(_, text)], bad = read(tmp_path / "a.html", page)
+    assert text.split() == ["x"] * 20_000
+    assert len(text) < 10 * len(page)
+    assert bad == []
+    deep = b"<html><body>" + b"<ul>" * 400 + b"<li>x" * 100_000
+    [(_, text)], bad = read(tmp_path / "b.html", deep)
+    assert len(text) < 10 * len(deep)
+    assert bad == []
+    [(_, text)], bad = read(tmp_path / "c.html", b"<html><body><ul><li>one<ul><li>two</ul></ul>")
+    assert text.splitlines() == ["  \u2022 one", "    \u2022 two"]
+    assert bad == []
+
+
+def test_tags_that_never_end_are_read_in_bounded_time(tmp_path):
+    started = time.process_time()
+    read(tmp_path / "a.html", b"<html><body>" + b"<a " * 400_000)
+    assert time.process_time() - started < 20  # by the square of the length it would be two minutes
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'Content-Type: text/plain; a="' + b";" * 1_000_000,
+        b"Subject: " + b"=?utf-8?q?a?= " * 100_000,
+        b'Content-Type: multipart/mixed; boundary=X\n\n--X\nContent-Type: text/plain; a="' + b";" * 1_000_000,
+    ],
+)
+def test_a_header_without_end_is_one_bad_record(tmp_path, header):
+    assert read(tmp_path / "a.eml", b"From: a@b.c\n" + header + b"\n\nbody\n") == (
+        [],
+        [("the whole file", "damaged_message")],
+    )
+
+
+def test_a_long_list_of_recipients_is_no_fault(tmp_path):
+    content = b"Subject: s\nTo: " + b", ".join([b"someone@example.org"] * 5000) + b"\n\nbody\n"
+    assert read(tmp_path / "a.eml", content) == ([(None, "Subject: s\n\nbody")], [])
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz", "a.zip"])
+def test_archives_glued_together_are_not_silently_one(tmp_path, name):
+    def archive(member: str) -> bytes:
+        packed = io.BytesIO()
+        if name == "a.zip":
+            with zipfile.ZipFile(packed, "w") as zip_archive:
+                zip_archive.writestr(member, "text")
+            return packed.getvalue()
+        with tarfile.open(fileobj=packed, mode="w") as tar:
+            info = tarfile.TarInfo(member)
+            info.size = 4
+            tar.addfile(info, io.BytesIO(b"text"))
+        return gzip.compress(packed.getvalue()) if name.endswith(".gz") else packed.getvalue()
+
+    documents, bad = read(tmp_path / name, archive("1.txt") + archive("2.txt"))
+    assert len(documents) == 1
+    assert [reason for _, reason in bad] == ["damaged_archive"]
+    assert read(tmp_path / name, archive("1.txt")) == ([(None, "text")], [])
+
+
 def test_quotes_made_to_be_gone_back_over_end_in_bounded_time(tmp_path):
     content = b"id,text\n" + b'a"b"c,"\n' * 20_000
     started = time.monotonic()
@@ -241,11 +319,12 @@ def test_an_archive_is_a_folder_of_files_each_in_its_own_format(tmp_path, pack):
         ("../out.txt", b"name only"),
         ("._junk", b"\0"),
         ("photo.png", b"\x89PNG"),
+        ("program.py", b"import os"),
         ("inner.bin", inner),
     )
     documents, bad = read(tmp_path / "archive.whatever", content)
     assert documents == [("j", "lines"), ("t", "table"), (None, "name only"), (None, "# inner")]
-    assert bad == [("a.jsonl", "invalid_json"), ("photo.png", "unknown_format")]
+    assert bad == [("a.jsonl", "invalid_json"), ("program.py", "unknown_format")]
     assert not (tmp_path.parent / "out.txt").exists()
 
 
@@ -261,6 +340,22 @@ def test_what_an_archive_skips_by_name_is_listed_with_its_reason(tmp_path, pack)
         ("inner.bin/.git/config", "a hidden file or folder"),
     ]
     assert sum(records.documents.num_rows for records in batches) == 2
+
+
+def test_pictures_and_scripts_in_an_archive_are_read_where_a_format_is_named(tmp_path):
+    path = tmp_path / "a.tar"
+    path.write_bytes(tar_of(("a.js", b"let a"), ("B.PNG", b"text after all"), ("css", b"a name without an ending")))
+    assert [row for records in read_file(str(path), format="text") for row in records.text.to_pylist()] == [
+        "let a",
+        "text after all",
+        "a name without an ending",
+    ]
+    [*batches] = read_file(str(path))
+    assert [skipped for records in batches for skipped in records.skipped] == [
+        ("a.js", "a style sheet or script of pages"),
+        ("B.PNG", "a picture"),
+    ]
+    assert [bad.member for records in batches for bad in records.bad] == ["css"]
 
 
 def test_a_source_in_an_8_bit_encoding_is_read_by_its_name(tmp_path):

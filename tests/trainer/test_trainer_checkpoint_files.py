@@ -69,8 +69,8 @@ def test_rotation_keeps_the_newest_and_never_counts_a_damaged_one(tmp_path: Path
     for step in (5, 10, 20, 100):
         make(tmp_path, step)
     (make(tmp_path, 110) / "a.bin").write_bytes(b"")
-    assert files.rotate(tmp_path, keep=2, spare=5) == [10]
-    assert files.rotate(tmp_path, keep=2) == [5]
+    assert files.rotate(tmp_path, keep=2, newest=110, spare=5) == [10]
+    assert files.rotate(tmp_path, keep=2, newest=110) == [5]
     assert files.steps_in(tmp_path) == [20, 100, 110]
 
 
@@ -78,7 +78,7 @@ def test_rotation_never_removes_the_only_valid_checkpoint(tmp_path: Path) -> Non
     make(tmp_path, 10)
     for step in (20, 30, 40):
         (make(tmp_path, step) / "files.json").unlink()
-    assert files.rotate(tmp_path, keep=1) == []
+    assert files.rotate(tmp_path, keep=1, newest=40) == []
     assert valid(tmp_path) == [10]
 
 

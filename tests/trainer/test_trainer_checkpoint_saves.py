@@ -216,3 +216,62 @@ def test_where_no_checkpoint_is_valid_the_run_does_not_quietly_begin_again(tmp_p
     (trial.root / "step-10" / ".metadata").unlink()
     with pytest.raises(ValueError, match=r"no checkpoint of step-10 .* is valid; move the folder away"):
         Trial(tmp_path, ranks).resume()
+
+
+def test_a_newer_damaged_one_does_not_count_as_kept(tmp_path: Path, ranks: Ranks) -> None:
+    """Its sizes fit, so that only the start, which hashes, knows; rotation must not trust it afterwards."""
+    there = tmp_path / "remote"
+    trial = Trial(tmp_path, ranks, remote=there, keep=2)
+    for step in (20, 30):
+        trial.save(step)
+        assert trial.finish()
+    for path in (trial.root / "step-30" / "rng-0.pt", there / "step-30" / "rng-0.pt"):
+        path.write_bytes(path.read_bytes()[::-1])
+    again = Trial(tmp_path, ranks, remote=there, keep=1)
+    assert again.resume() == 20
+    again.save(25)
+    assert again.finish()
+    assert files.steps_in(again.root) == [25, 30]
+    assert remote.pointer(str(there)) == 25
+    assert remote.fault(str(there), 25, thorough=True) is None
+    assert Trial(tmp_path, ranks, remote=there, keep=1).resume() == 25
+
+
+def test_a_pointer_that_is_no_pointer_and_errors_of_any_kind_do_not_end_the_copies(
+    tmp_path: Path, ranks: Ranks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "remote"
+    trial = Trial(tmp_path, ranks, remote=there)
+    trial.save(10)
+    assert trial.finish()
+    (there / "latest.json").write_bytes(b"")
+    trial.save(20)
+    assert trial.finish()
+    assert (remote.pointer(str(there)), remote.steps_in(str(there))) == (20, [10, 20])
+
+    def odd(*_: object) -> None:
+        raise KeyError("of a library")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(remote, "_copy_out", odd)
+        trial.save(30)
+        assert trial.finish()
+    assert trial.said[-1].startswith(f"warning: step-30 was not copied to {there}: ")
+    trial.save(40)
+    assert trial.finish()
+    assert remote.pointer(str(there)) == 40
+
+
+def test_a_save_whose_files_another_rank_wrote_elsewhere_is_not_called_saved(
+    tmp_path: Path, ranks: Ranks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial, listed = Trial(tmp_path, ranks), checkpoint_write._list
+
+    def with_one_of_another_folder(*arguments: object) -> list[files.FileEntry]:
+        return [*listed(*arguments), files.FileEntry(path="__1_0.distcp", num_bytes=1, sha256="0" * 64)]
+
+    monkeypatch.setattr(checkpoint_write, "_list", with_one_of_another_folder)
+    trial.save(10)
+    assert not trial.finish()
+    assert "__1_0.distcp is missing; is " in trial.said[-1]
+    assert list(trial.root.iterdir()) == []

@@ -46,6 +46,18 @@ def test_a_resumed_journal_drops_later_rows_and_a_torn_line(tmp_path: Path) -> N
     ]
 
 
+def test_a_line_a_power_cut_left_empty_does_not_keep_the_run_from_going_on(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    journal = Journal(path, resumed_step=0)
+    for step in (1, 2, 3):
+        journal.write(facts(step))
+    journal.close()
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + b"\0" * (len(lines[1]) - 1) + b"\n" + lines[2])
+    Journal(path, resumed_step=1).close()
+    assert [values["step"] for values in read_rows(path)] == [1]
+
+
 def test_what_is_not_finite_is_null_because_nan_is_not_json() -> None:
     values = row(facts(1, loss=float("nan"), grad_norm=float("inf"), applied=False, num_skipped=1))
     assert (values["loss"], values["grad_norm"], values["skipped"], values["num_skipped"]) == (None, None, True, 1)
