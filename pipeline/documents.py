@@ -13,7 +13,7 @@ text is not compressed, which writes four times and reads twice as fast as lz4; 
 of the size, 460 MB of text per core-second to write and 1,800 to read). The file lives under `.build` and is no
 contract.
 
-Beside it lies a file of the unit's lines, LINE records sorted by hash: in how many of its documents each line stands.
+Beside it lies a file of the unit's lines (counted_lines.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,8 +26,6 @@ import pyarrow.parquet as pq
 
 from manifests import storage
 from pipeline.identity import CONTENT_HASH_BYTES
-
-LINE = np.dtype([("hash", "<u8"), ("count", "<i8")])
 
 ROW_GROUP_BYTES = 4_000_000
 """With 16 MB the stage `sign` takes twice as long, since nothing stays in a cache; 2 MB cost the encoder 20 %."""
@@ -110,24 +108,6 @@ def signature_column(signatures: np.ndarray, has_signature: np.ndarray) -> pa.Ar
         [validity, values],
         null_count=int(num_documents - np.count_nonzero(has_signature)),
     )
-
-
-def add_lines(counted: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-    """LINE (k,), sorted by hash: `counted` with one more for each of `hashes`, uint64 (m,)."""
-    new, counts = np.unique(hashes, return_counts=True)
-    added = np.empty(len(new), LINE)
-    added["hash"], added["count"] = new, counts
-    return sum_lines([counted, added])
-
-
-def sum_lines(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """LINE (k,), sorted by hash: equal hashes of all parts added up."""
-    lines = np.concatenate([np.empty(0, LINE), *parts])
-    hashes, place = np.unique(lines["hash"], return_inverse=True)
-    total = np.zeros(len(hashes), LINE)
-    total["hash"] = hashes
-    np.add.at(total["count"], place, lines["count"])
-    return total
 
 
 def fixed_bytes(column: pa.ChunkedArray, width: int) -> np.ndarray:

@@ -2,7 +2,8 @@
 
     exact.py       spread -> unite            of equal texts the most preferred stays
     ranks.py       rank                       each document's place in the order of preference
-    templates.py   find_templates             lines that many documents of a source share
+    uncount.py     uncount                    the lines of documents that exact deduplication dropped
+    templates.py   find -> join -> keep       lines that many documents of a source share, the base version's among them
     candidates.py  sign -> pair -> gather     documents that share a band, each with its bucket's most preferred
     similar.py     ship -> verify             the Jaccard similarity of every pair
     settle.py      settle -> choose -> propose   who goes for whom; what has to be compared yet goes back to `ship`
@@ -26,10 +27,11 @@ from manifests import storage
 from manifests.canonical import fingerprint
 from manifests.manifest import Dataset
 from pipeline.config import DedupConfig, NearConfig
+from pipeline.counted_lines import CountedLines
 from pipeline.dedup import bands, minhash
 from pipeline.documents import DocumentsFile
 from pipeline.runtime import Runtime, Summary
-from pipeline.stages import exact, outcome, signatures
+from pipeline.stages import exact, outcome, signatures, templates
 from pipeline.stages.dropped import Dropped
 from pipeline.stages.near import Near, near_duplicates
 from pipeline.stages.outcome import kept_rows
@@ -37,7 +39,7 @@ from pipeline.stages.search import Search, num_parts_for
 
 __all__ = ["DocumentsFile", "Dropped", "deduplicate", "kept_rows", "what_is_missed"]
 
-FORMAT = 3
+FORMAT = 5
 SAME_PART_DOCUMENTS = 2_000_000
 """Documents of a range of content hashes: 200 MB."""
 
@@ -47,7 +49,7 @@ def deduplicate(
     root: str,
     version: str,
     files: Sequence[DocumentsFile],
-    lines: Sequence[tuple[str, str, int]],
+    lines: Sequence[CountedLines],
     config: DedupConfig,
     base: Dataset | None = None,
 ) -> Dropped:
@@ -58,7 +60,7 @@ def deduplicate(
         root: the data set's.
         version: names `<root>/duplicates/<version>` and `<root>/signatures/<version>`, which are written.
         files: what reading kept, with groups (documents.in_groups).
-        lines: (source, url, number of documents) of every file of counted lines.
+        lines: counted while reading.
         config: what is removed.
         base: the version that this one continues.
     """
@@ -71,7 +73,9 @@ def deduplicate(
         for number in range(num_groups)
     ] + [exact.Group(number=file.group, files=(file,), is_base=True) for file in old]
     inputs = [[file.key, file.source, file.priority, file.group] for file in [*files, *old]]
-    settings = [version, dataclasses.asdict(config), inputs, [list(counted) for counted in lines]]
+    known_url = signatures.base_templates(base) if base is not None else None
+    base_digest = base.manifest.digest if base is not None else None
+    settings = [version, dataclasses.asdict(config), inputs, list(map(dataclasses.asdict, lines)), base_digest]
     search = Search(
         runtime=runtime,
         build_url=storage.join(root, ".build"),
@@ -80,7 +84,7 @@ def deduplicate(
         config=config,
     )
     united = _exact(search, num_documents + sum(file.num_documents for file in old))
-    near = near_duplicates(search, united, lines) if config.near.enabled else Near()
+    near = near_duplicates(search, united, lines, known_url) if config.near.enabled else Near()
     counts, clusters = _outcome(search, united, near, folder)
     search.stage(
         "signatures",
@@ -100,6 +104,9 @@ def deduplicate(
             if not group.is_base
         ],
     )
+    kept_url = signatures.templates_url(root, version)
+    keep = templates.KeepTask(templates_urls=near.templates_urls, known_url=known_url, kept_url=kept_url)
+    search.stage("signatures", templates.keep_templates, [("templates", keep)])
     outcome.write_files(folder, files)
     for kind in ("duplicates", "signatures"):
         _remove_others(storage.join(root, kind, version), num_groups)
@@ -129,7 +136,7 @@ def what_is_missed(near: NearConfig) -> str | None:
 def _remove_others(folder: str, num_groups: int) -> None:
     """An earlier, unfinished run of the version may have had more groups."""
     wanted = {outcome.dropped_url(folder, number) for number in range(num_groups)}
-    wanted.add(storage.join(folder, outcome.FILES))
+    wanted |= {storage.join(folder, outcome.FILES), storage.join(folder, templates.FILE)}
     try:
         found = storage.list_objects(folder)
     except FileNotFoundError:

@@ -10,17 +10,14 @@ of the content and of the text as it stands. Documents equal in all of these are
 stays changes nothing that is written.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from manifests import storage
+from pipeline.batches import read_batches, write_batches
 from pipeline.dedup import exact
 from pipeline.documents import DocumentsFile, fixed_bytes, read_columns
 from pipeline.runtime import Summary
@@ -121,36 +118,6 @@ def _preferences(file: DocumentsFile, task: SpreadTask) -> pa.Table:
     )
 
 
-def write_batches(url: str, table: pa.Table, bounds: Sequence[int]) -> None:
-    """An Arrow file with one record batch for each pair of neighbouring bounds, empty ones included."""
-    table = table.combine_chunks()
-    with (
-        storage.atomic_writer(url) as stream,
-        pa.ipc.new_file(pa.PythonFile(stream, mode="w"), table.schema) as writer,
-    ):
-        for start, end in pairwise(bounds):
-            batches = table.slice(start, end - start).to_batches()
-            writer.write_batch(batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema))
-
-
-def read_batches(url: str, first: int, end: int) -> pa.Table:
-    """Batches first..end - 1 of such a file: on S3 only they are read."""
-    with _open(url) as source, pa.ipc.open_file(source) as reader:
-        batches = [reader.get_batch(i) for i in range(first, end)]
-        return pa.Table.from_batches(batches, schema=reader.schema)
-
-
-@contextmanager
-def _open(url: str) -> Iterator[Any]:
-    path = storage.local_path(url)
-    if path is not None:
-        with pa.OSFile(str(path)) as file:
-            yield file
-        return
-    with storage.open_ranged(url) as stream:
-        yield pa.PythonFile(stream, mode="r")
-
-
 @dataclass(frozen=True, kw_only=True)
 class UniteTask:
     """Settle a range of content hashes."""
@@ -170,7 +137,7 @@ def unite(task: UniteTask) -> Summary:
 
     `starts` in the result holds the first key of each batch of the latter, for cutting all of them into ranges.
     """
-    table = pa.concat_tables([read_batches(url, task.part, task.part + 1) for url in task.run_urls])
+    table = pa.concat_tables([read_batches(url, SCHEMA, task.part, task.part + 1) for url in task.run_urls])
     same = np.empty(0, SAME)
     if task.remove:
         table, same = _remove_equal(table)

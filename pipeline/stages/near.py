@@ -1,14 +1,14 @@
 """Near duplicates: what exact deduplication left -> pairs worth measuring -> who goes, by the stages of the search."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
 from manifests import storage
+from pipeline.counted_lines import CountedLines
 from pipeline.runtime import Summary
-from pipeline.stages import candidates, ranks, templates
+from pipeline.stages import candidates, ranks, templates, uncount
 from pipeline.stages.candidates import RankRanges
 from pipeline.stages.exact import UniteTask
 from pipeline.stages.search import Search, num_parts_for
@@ -28,16 +28,23 @@ class Near:
     num_pairs: int = 0
     templates: dict[str, tuple[int, list[dict[str, Any]]]] = field(default_factory=dict)
     """By source: how many template lines, and the commonest of them."""
+    templates_urls: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By source, where it has some."""
 
 
 def near_duplicates(
-    search: Search, united: Sequence[tuple[UniteTask, Summary]], lines: Sequence[tuple[str, str, int]]
+    search: Search,
+    united: Sequence[tuple[UniteTask, Summary]],
+    lines: Sequence[CountedLines],
+    known_url: str | None,
 ) -> Near:
-    """Find them among what exact deduplication left (`united`); `lines` as deduplicate has them."""
+    """Find them among what exact deduplication left (`united`); `lines` as deduplicate has them, and `known_url` is of
+    the base version's template lines.
+    """
     if not search.groups:
         return Near()
     ranked = _ranked(search, united)
-    templates_urls, num_templates = _templates(search, lines)
+    templates_urls, num_templates = _templates(search, [*lines, *_uncounted(search, ranked, lines)], known_url)
     signed, cores_urls = _signed(search, ranked, templates_urls)
     ranges = RankRanges(num_ranked=ranked.num_ranked, num_parts=num_parts_for(ranked.num_ranked, ranks.RANGE_DOCUMENTS))
     turn = _pairs(search, ranges, signed)
@@ -47,6 +54,7 @@ def near_duplicates(
         cores_urls=cores_urls,
         num_pairs=num_pairs,
         templates=_described(num_templates, signed),
+        templates_urls=templates_urls,
     )
 
 
@@ -141,15 +149,36 @@ def _pairs(search: Search, ranges: RankRanges, signed: Sequence[Summary]) -> Tur
     )
 
 
+def _uncounted(search: Search, ranked: _Ranked, lines: Sequence[CountedLines]) -> list[CountedLines]:
+    """What exact duplicates have added to `lines`: a page that 150 documents copy is no form."""
+    if not search.config.exact or not search.config.near.templates.enabled:
+        return []
+    tasks = [
+        uncount.UncountTask(
+            group=group,
+            ranks_urls=ranked.urls,
+            first_ranks=ranked.first_ranks,
+            num_groups=len(search.groups),
+            levels={counted.source: counted.level for counted in lines},
+            lines_url=search.url("templates", f"{group.number:06d}"),
+        )
+        for group in search.groups
+        if not group.is_base
+    ]
+    results = search.stage("templates", uncount.uncount, [(f"uncount {task.group.number}", task) for task in tasks])
+    return [CountedLines(**counted) for result in results for counted in result["counted"]]
+
+
 def _templates(
-    search: Search, lines: Sequence[tuple[str, str, int]]
+    search: Search, lines: Sequence[CountedLines], known_url: str | None
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, int]]:
     """Urls of the template lines of each source that has some, and how many it has."""
     limits = search.config.near.templates
     tasks: list[tuple[str, templates.TemplatesTask]] = []
-    for source in sorted({source for source, _, _ in lines}) if limits.enabled else []:
-        urls = tuple(url for of_source, url, _ in lines if of_source == source)
-        num_counted = sum(n for of_source, _, n in lines if of_source == source)
+    sources = sorted({counted.source for counted in lines}) if limits.enabled else []
+    for source in sources:
+        urls = tuple(counted.url for counted in lines if counted.source == source)
+        num_counted = sum(counted.num_documents for counted in lines if counted.source == source)
         num_parts = num_parts_for(sum(storage.stat(url).num_bytes for url in urls), LINES_PART_BYTES)
         for part in range(num_parts):
             task = templates.TemplatesTask(
@@ -163,13 +192,26 @@ def _templates(
     results = search.stage(
         "templates", templates.find_templates, [(f"{source}, part {task.part}", task) for source, task in tasks]
     )
-    urls_of: dict[str, tuple[str, ...]] = {}
-    num_templates: Counter[str] = Counter()
+    own_urls: dict[str, tuple[str, ...]] = {}
     for (source, task), result in zip(tasks, results, strict=True):
         if result["num_templates"]:
-            urls_of[source] = (*urls_of.get(source, ()), task.templates_url)
-            num_templates[source] += result["num_templates"]
-    return urls_of, num_templates
+            own_urls[source] = (*own_urls.get(source, ()), task.templates_url)
+    joins = [
+        templates.JoinTask(
+            source=source,
+            own_urls=own_urls.get(source, ()),
+            known_url=known_url,
+            templates_url=search.url("templates", f"{source}.lines"),
+        )
+        for source in sources
+        if source in own_urls or known_url is not None
+    ]
+    joined = search.stage("templates", templates.join_templates, [(f"join {task.source}", task) for task in joins])
+    found = [(task, result["num_templates"]) for task, result in zip(joins, joined, strict=True)]
+    return (
+        {task.source: (task.templates_url,) for task, num_templates in found if num_templates},
+        {task.source: num_templates for task, num_templates in found if num_templates},
+    )
 
 
 def _described(num_templates: dict[str, int], signed: Sequence[Summary]) -> dict[str, tuple[int, list[dict[str, Any]]]]:

@@ -19,10 +19,11 @@ import pyarrow.parquet as pq
 
 from manifests import storage
 from manifests.canonical import canonical_json
+from pipeline.batches import read_batches, write_batches
 from pipeline.documents import DocumentsFile, open_parquet, read_columns
 from pipeline.runtime import Summary
 from pipeline.shuffle import read_part, write_run
-from pipeline.stages.exact import SAME, Group, group_of, read_batches, write_batches
+from pipeline.stages.exact import SAME, Group, group_of
 from pipeline.stages.settle import NEAR
 
 GONE = np.dtype([("keeper", "<i8"), ("document", "<i8"), ("is_exact", "<i8"), ("similarity", "<f8")])
@@ -162,7 +163,9 @@ class TellTask:
 def tell(task: TellTask) -> Summary:
     """Write DROPPED_SCHEMA, sorted by document."""
     number = task.group.number
-    named = pa.concat_tables([read_batches(url, number, number + 1) for url in task.named_urls]).sort_by("document")
+    named = pa.concat_tables([read_batches(url, NAMED_SCHEMA, number, number + 1) for url in task.named_urls]).sort_by(
+        "document"
+    )
     documents = named["document"].to_numpy()
     ids, sources = _names(task.group, documents)
     own = {"source": sources, "document_id": ids}

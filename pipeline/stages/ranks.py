@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.batches import read_batches
 from pipeline.runtime import Summary
 from pipeline.shuffle import read_part, write_run
-from pipeline.stages.exact import SCHEMA, group_of, read_batches, sorted_by_preference
+from pipeline.stages.exact import SCHEMA, group_of, sorted_by_preference
 
 RANGE_DOCUMENTS = 2_000_000
 """Documents of a range of ranks, about: 200 MB of keys to sort."""
@@ -41,7 +42,7 @@ class RankTask:
 
 def rank(task: RankTask) -> Summary:
     """Write RANK, numbered from 0 in the range, by group of documents."""
-    tables = [_inside(read_batches(*piece), task.start, task.end) for piece in task.pieces]
+    tables = [_inside(read_batches(url, SCHEMA, first, end), task.start, task.end) for url, first, end in task.pieces]
     table = sorted_by_preference(pa.concat_tables([SCHEMA.empty_table(), *tables]))
     records = np.empty(table.num_rows, RANK)
     records["document"], records["rank"] = table["document"].to_numpy(), np.arange(table.num_rows)

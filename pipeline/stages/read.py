@@ -21,10 +21,8 @@ from manifests.inputs import INPUTS_SCHEMA
 from pipeline import texts
 from pipeline.budget import Losses, over_budget, over_budget_of_bytes
 from pipeline.config import BuildConfig, SourceConfig, resolved_filters
-from pipeline.documents import (
-    DocumentsFile,
-    in_groups,
-)
+from pipeline.counted_lines import CountedLines
+from pipeline.documents import DocumentsFile, in_groups
 from pipeline.identity import Draw
 from pipeline.inputs import InputFile, Inputs, find_inputs, group_inputs
 from pipeline.ledger import Ledger
@@ -74,8 +72,8 @@ class Read:
     """(name, reason) of files inside archives that are no data by their names: the first of each unit."""
     num_skipped: int = 0
     """All of them."""
-    lines: tuple[tuple[str, str, int], ...] = ()
-    """(source, url, num_documents) of each unit's counted lines."""
+    lines: tuple[CountedLines, ...] = ()
+    """One a unit."""
 
     @property
     def num_read(self) -> int:
@@ -190,7 +188,14 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
                 num_bytes=sum(size for stage, _, _, size in result["ended"] if stage == "kept"),
             )
         )
-        lines.append((source, unit.task.lines_url, result["num_counted"]))
+        lines.append(
+            CountedLines(
+                source=source,
+                url=unit.task.lines_url,
+                num_documents=result["num_counted"],
+                level=unit.task.lines_level,
+            )
+        )
         first_document += result["num_kept"]
         num_undated[source] += result["num_undated"]
         num_lost_files[source] += result["num_lost_files"]

@@ -24,13 +24,12 @@ import pyarrow.parquet as pq
 from manifests import storage
 from pipeline import texts
 from pipeline.config import CleanConfig, NearConfig, RedactConfig
+from pipeline.counted_lines import LineCounter, in_sample
 from pipeline.dedup import exact, minhash
-from pipeline.dedup.templates import line_hashes
 from pipeline.documents import (
-    LINE,
-    add_lines,
     compression,
     documents_schema,
+    fixed_bytes,
     row_group_rows,
     signature_column,
 )
@@ -44,8 +43,6 @@ from pipeline.readers.parts import Part
 from pipeline.runtime import Summary
 from pipeline.stages.survey import check_unchanged
 
-MAX_UNCOUNTED = 16_000_000
-"""Lines held before they are counted: 128 MB. Counting sorts them, so the fewer times the better."""
 MAX_SKIPPED = 100
 """Names of files skipped inside archives that a unit hands on: the report lists fewer. All are counted."""
 
@@ -68,7 +65,7 @@ class ReadTask:
     """None where the source's weight leaves nothing out."""
     near: NearConfig
     lines_level: int
-    """Lines are counted in one of 2**lines_level documents, chosen by content hash."""
+    """CountedLines.level."""
     part: Part | None
     """Of the one file, where it is read in parts; then `sha256` is the file's, by its survey."""
     sha256: str
@@ -85,8 +82,8 @@ def read_documents(task: ReadTask) -> Summary:
     redacted: Counter[str] = Counter()
     skipped: list[list[str]] = []
     num_text_bytes = 0  # as they are read, before anything is judged
-    num_changed = num_counted = num_undated = num_skipped = num_lost_files = lost_bytes = 0
-    lines, uncounted = np.empty(0, LINE), [np.empty(0, np.uint64)]
+    num_changed = num_undated = num_skipped = num_lost_files = lost_bytes = 0
+    lines = LineCounter()
 
     def end(stage: str, reason: str | None, num_documents: int, num_bytes: int) -> None:
         counts[stage, reason] += num_documents
@@ -148,13 +145,10 @@ def read_documents(task: ReadTask) -> Summary:
                 num_bytes = kept["text"].nbytes
                 writer.write_table(kept, row_group_size=row_group_rows(kept.num_rows, num_bytes))
                 if task.near.templates.enabled:
-                    hashes, num_documents = _lines(kept, task.lines_level)
-                    uncounted.append(hashes)
-                    num_counted += num_documents
-                    if sum(map(len, uncounted)) > MAX_UNCOUNTED:
-                        lines, uncounted = add_lines(lines, np.concatenate(uncounted)), []
-    lines = add_lines(lines, np.concatenate([*uncounted, np.empty(0, np.uint64)]))
-    storage.write_bytes(task.lines_url, lines.tobytes())
+                    chosen = in_sample(fixed_bytes(kept["content_hash"], CONTENT_HASH_BYTES), task.lines_level)
+                    text = kept["text"].chunk(0)
+                    lines.add(text if chosen.all() else text.filter(pa.array(chosen)))
+    storage.write_bytes(task.lines_url, lines.lines().tobytes())
     return {
         "inputs": inputs,
         "ended": [
@@ -169,7 +163,7 @@ def read_documents(task: ReadTask) -> Summary:
         "num_lost_files": num_lost_files,
         "lost_bytes": lost_bytes,
         "redacted": dict(sorted(redacted.items())),
-        "num_counted": num_counted,
+        "num_counted": lines.num_documents,
         "num_skipped": num_skipped,
         "skipped": skipped,
         "files": [task.documents_url, task.lines_url, *([task.quarantine_url] if quarantine.num_rows else [])],
@@ -226,14 +220,3 @@ def _signatures(words: Words, stays: np.ndarray, near: NearConfig) -> pa.Array:
         return pa.nulls(len(stays), pa.binary(4 * num_permutations))
     signatures, has_signature = minhash.signatures(words, ngram=near.ngram, num_permutations=num_permutations)
     return signature_column(signatures[stays], has_signature[stays])
-
-
-def _lines(kept: pa.Table, level: int) -> tuple[np.ndarray, int]:
-    """The lines of the batch's documents that are in the sample, each once a document, and how many documents."""
-    hashes, offsets = line_hashes(kept["text"].chunk(0))
-    first_byte = np.frombuffer(kept["content_hash"].chunk(0).buffers()[1], np.uint8)[::CONTENT_HASH_BYTES]
-    rows = np.flatnonzero(first_byte[: kept.num_rows] & ((1 << level) - 1) == 0)
-    if len(rows) == kept.num_rows:
-        return hashes, len(rows)
-    lists = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(hashes))
-    return lists.take(pa.array(rows)).values.to_numpy(), len(rows)

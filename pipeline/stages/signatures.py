@@ -6,7 +6,8 @@
     text_hash     uint64
     signature     binary(4 * bands * rows)   of the core, where the text holds template lines; null where it is short
 
-One row a kept document. So 480 bytes a document beside the shards, and no old text is read again.
+One row a kept document. So 480 bytes a document beside the shards, and no old text is read again. Beside them lie the
+version's template lines, `templates.parquet` (templates.py).
 """
 
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from manifests.manifest import Dataset, Manifest, load, manifest_url
 from pipeline.config import NearConfig
 from pipeline.documents import DocumentsFile, open_parquet
 from pipeline.runtime import Summary
+from pipeline.stages import templates
 from pipeline.stages.candidates import read_cores
 from pipeline.stages.exact import Group
 from pipeline.stages.outcome import kept_rows
@@ -103,6 +105,22 @@ def signatures_url(root: str, version: str, group: int) -> str:
     return storage.join(root, "signatures", version, f"{group:06d}.parquet")
 
 
+def templates_url(root: str, version: str) -> str:
+    """Where a version's template lines lie, those of the versions it continues among them."""
+    return storage.join(root, "signatures", version, templates.FILE)
+
+
+def base_templates(base: Dataset) -> str:
+    """Where the base version's lie. UserError where they do not: forms it knew would be taken for likeness."""
+    url = templates_url(base.root, base.manifest.version)
+    if not storage.exists(url):
+        raise UserError(
+            f"base: the template lines of {base.manifest.version} are not at {url} (builds of older code left none):"
+            " put the file back, or build without a base"
+        )
+    return url
+
+
 def versions_of(base: Dataset) -> Iterator[Manifest]:
     """The base version and all that it continues, newest first. UserError where one is not there any more."""
     manifest = base.manifest
@@ -142,7 +160,8 @@ def base_files(base: Dataset, near: NearConfig, first_document: int, first_group
                 )
         folder = storage.join(base.root, "signatures", manifest.version)
         try:
-            urls = [info.url for info in storage.list_objects(folder)]
+            found_urls = [info.url for info in storage.list_objects(folder)]
+            urls = [url for url in found_urls if storage.basename(url) != templates.FILE]
         except FileNotFoundError:
             urls = []
         found = sum(split.num_documents for split in manifest.splits.values())

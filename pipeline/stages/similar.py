@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from manifests import storage
+from pipeline.batches import read_batches, write_batches
 from pipeline.config import NearConfig
 from pipeline.dedup import minhash, verify
 from pipeline.dedup.records import EDGE, PAIR, ranks, sizes
@@ -28,7 +29,7 @@ from pipeline.kernels.words import words_of
 from pipeline.runtime import Summary
 from pipeline.shuffle import read_part
 from pipeline.stages.candidates import NEED, read_cores
-from pipeline.stages.exact import Group, read_batches, write_batches
+from pipeline.stages.exact import Group
 from pipeline.stages.templates import read_templates
 
 CORE_FACTOR = 0.875
@@ -146,6 +147,11 @@ def _sets(words: Words, ngram: int) -> pa.LargeListArray:
     return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(shingles))
 
 
+def shipped_url(prefix: str, number: int) -> str:
+    """Where the turn's `number`th group that is needed has shipped to."""
+    return f"{prefix}{number:06d}.shipped"
+
+
 @dataclass(frozen=True, kw_only=True)
 class VerifyTask:
     """Measure one lot of pairs."""
@@ -158,14 +164,19 @@ class VerifyTask:
     """Of its range of ranks."""
     shipped_lot: int
     """Among all lots of this turn."""
-    shipped_urls: tuple[str, ...]
+    shipped_prefix: str
+    num_shipped: int
+    """The files are shipped_url(prefix, 0) and on: thousands of their names in each of many thousand tasks would be
+    most of what the driver sends.
+    """
     edges_url: str
 
 
 def verify_pairs(task: VerifyTask) -> Summary:
     """Write EDGE: the pairs that are alike, in their order."""
     pairs = read_part([task.pairs_url], PAIR, task.lot, task.num_lots, ["member", "other"])
-    shipped = pa.concat_tables([read_batches(url, task.shipped_lot, task.shipped_lot + 1) for url in task.shipped_urls])
+    urls = [shipped_url(task.shipped_prefix, number) for number in range(task.num_shipped)]
+    shipped = pa.concat_tables([read_batches(url, SCHEMA, task.shipped_lot, task.shipped_lot + 1) for url in urls])
     shipped = shipped.take(pa.array(np.argsort(shipped["document"].to_numpy(), kind="stable")))
     documents = shipped["document"].to_numpy()
     rows = np.stack([np.searchsorted(documents, pairs[name]) for name in ("member_document", "other_document")], axis=1)

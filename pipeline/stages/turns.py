@@ -94,6 +94,7 @@ def _verify(
         num_lots += result["num_lots"]
     asking = [part for part, result in enumerate(turn.results) if result["num_lots"]]
     needed = sorted({group for result in turn.results for group in result["needed_groups"]})
+    shipped_prefix = search.url("verify", f"{number}-")
     ship = [
         similar.ShipTask(
             group=search.groups[group],
@@ -105,9 +106,9 @@ def _verify(
             templates_urls=templates.of_sources(templates_urls, search.groups[group]),
             cores_url=cores_urls[group],
             has_base=any(group.is_base for group in search.groups),
-            run_url=search.url("verify", f"{number}-{group:06d}.shipped"),
+            run_url=similar.shipped_url(shipped_prefix, place),
         )
-        for group in needed
+        for place, group in enumerate(needed)
     ]
     search.stage("verify", similar.ship, [(f"ship {number} {task.group.number}", task) for task in ship])
     verify = [
@@ -119,7 +120,8 @@ def _verify(
                 lot=lot,
                 num_lots=turn.results[part]["num_lots"],
                 shipped_lot=first_lots[part] + lot,
-                shipped_urls=tuple(task.run_url for task in ship),
+                shipped_prefix=shipped_prefix,
+                num_shipped=len(ship),
                 edges_url=search.url("verify", f"{number}-{part:06d}-{lot:06d}.edges"),
             ),
         )

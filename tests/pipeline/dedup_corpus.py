@@ -123,11 +123,36 @@ def jaccard(left: set[Any], right: set[Any]) -> float:
     return len(left & right) / len(left | right) if left | right else 0.0
 
 
-def plain_cores(documents: Sequence[Document], fraction: float, min_documents: int) -> dict[tuple[str, str], str]:
-    """Every text without its source's template lines."""
+def plain_unique(
+    documents: Sequence[Document], dates: Dates | None = None
+) -> tuple[list[Document], list[tuple[Document, Document]]]:
+    """By preference, (what exact deduplication leaves, (copy, its keeper) of the rest).
+
+    With `dates` the newest is preferred, and a document without one least.
+    """
+
+    def preference(document: Document) -> tuple[Any, ...]:
+        date = (dates or {}).get(document[:2])
+        return -(document[0] == "b"), dates is not None and date is None, -(date or 0), document[1], document[0]
+
+    first: dict[str, Document] = {}
+    copies: list[tuple[Document, Document]] = []
+    for document in sorted(documents, key=preference):
+        text = " ".join(document[2].split())
+        if text in first:
+            copies.append((document, first[text]))
+        else:
+            first[text] = document
+    return list(first.values()), copies
+
+
+def plain_cores(
+    documents: Sequence[Document], fraction: float, min_documents: int, dates: Dates | None = None
+) -> dict[tuple[str, str], str]:
+    """Every text without its source's template lines: those of many documents that are not copies."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     num: Counter[str] = Counter()
-    for source, _, text in documents:
+    for source, _, text in plain_unique(documents, dates)[0]:
         num[source] += 1
         counts[source].update({line.strip(" \t\r") for line in text.split("\n")} - {""})
     templates = {
@@ -143,28 +168,10 @@ def plain_cores(documents: Sequence[Document], fraction: float, min_documents: i
 def plain_decisions(
     documents: Sequence[Document], threshold: float, templates: Mapping[str, Any], dates: Dates | None = None
 ) -> dict[tuple[str, str], tuple[str, str, str, float]]:
-    """Who goes for whom when every pair is compared: by rank, each for the most similar of those that stay.
-
-    With `dates` the newest is preferred, and a document without one least.
-    """
-
-    def preference(document: Document) -> tuple[Any, ...]:
-        date = (dates or {}).get(document[:2])
-        return -(document[0] == "b"), dates is not None and date is None, -(date or 0), document[1], document[0]
-
-    order = sorted(documents, key=preference)
-    core_of = plain_cores(documents, templates["fraction"], templates["min_documents"])
+    """Who goes for whom when every pair is compared: by rank, each for the most similar of those that stay."""
+    core_of = plain_cores(documents, templates["fraction"], templates["min_documents"], dates)
     decisions: dict[tuple[str, str], tuple[str, str, str, float]] = {}
-    first: dict[str, Document] = {}
-    unique: list[Document] = []
-    copies: list[tuple[Document, Document]] = []
-    for document in order:
-        text = " ".join(document[2].split())
-        if text in first:
-            copies.append((document, first[text]))
-        else:
-            first[text] = document
-            unique.append(document)
+    unique, copies = plain_unique(documents, dates)
     kept: list[tuple[Document, set[Any], set[Any]]] = []
     for document in unique:
         whole, core = shingles(document[2]), shingles(core_of[document[:2]])
@@ -185,7 +192,7 @@ def plain_decisions(
 
 
 # So many bands of one row that every pair above the threshold meets: then plain Python knows what must come out.
-SURE = {"bands": 60, "rows": 1, "threshold": 0.7, "templates": {"fraction": 0.2, "min_documents": 30}}
+SURE = {"bands": 60, "rows": 1, "threshold": 0.7, "templates": {"fraction": 0.2, "min_documents": 15}}
 
 
 def words(generator: random.Random, number: int) -> list[str]:

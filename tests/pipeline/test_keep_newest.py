@@ -58,7 +58,7 @@ def test_exact_duplicates_go_for_the_newest_after_priority_and_before_the_smalle
     assert outcome.decisions == expected
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_exact_and_near_decisions_are_those_of_plain_python_in_any_order_and_any_cutting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
