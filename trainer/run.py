@@ -159,9 +159,10 @@ class Run:
             self.checkpoints.save(self.model, self.optimizer, state, must=must, before_rename=self.observer.sync)
 
 
-def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
+def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks, watchdog: Watchdog) -> Run:
     """Collective. Builds or resumes; says on rank 0 what it did. Raises UserError where the request cannot be met."""
     say = _speaker(ranks)
+    watchdog.enter("opening the output folder and the data set")
     _make_deterministic(ranks.device)
     output = _output_folder(config, dataset)
     lock = OutputLock(output)
@@ -172,7 +173,7 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
     config = replace(config, global_batch=global_batch)
     checkpoints = Checkpoints(output / "checkpoints", config.checkpoint, ranks, say, time.monotonic)
     facts = _facts(config, dataset, ranks, plan)
-    found = checkpoints.find()
+    found = checkpoints.find(watchdog.enter)
     saved, folder = found if found is not None else (None, None)
     notes = compatibility.check(saved.facts, facts) if saved is not None else []
     if saved is not None:
@@ -180,6 +181,7 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
     num_steps = config.steps if config.steps is not None else loader.steps_per_epoch
 
     announce.data(say, dataset)
+    watchdog.enter("building the model")
     model = build_model(plan, attention=choose_attention(config.attention, ranks.device))
     shape = shape_of(model)
     mesh = make_mesh(_choose_mesh(config, shape, dataset, ranks, say), ranks)
@@ -194,11 +196,13 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
         compiled=config.compile,
     )
     if found is None:
+        watchdog.enter("filling the weights")
         fill(model, plan, seed=config.seed)
     model.train()
     optimizer = make_optimizer(model, config.optimizer)
     rng.seed_all(config.seed, 0, ranks.rank)
     if found is not None:
+        watchdog.enter("loading the checkpoint")
         checkpoints.load(found, model, optimizer, seed=config.seed)
     progress = (saved.progress if saved is not None else Progress()).in_precision(config.precision)
     announce.start(say, folder, progress, notes)
@@ -217,7 +221,7 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
         stream=StepStream(loader),
         validation=ValidationSet(dataset=dataset, micro_batch=config.micro_batch),
         checkpoints=checkpoints,
-        watchdog=Watchdog(config.hang_minutes),
+        watchdog=watchdog,
         flops_per_token=shape.flops_per_token(dataset.manifest.example.seq_len),
         peak_flops=_peak_of_all(ranks, config.precision),
         observer=_open_observer(config, output, facts, progress, ranks, num_steps, say),
