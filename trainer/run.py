@@ -367,9 +367,9 @@ def _open_observer(
 ) -> Observer:
     journal = history = None
     if ranks.is_first:
-        (output / "run.json").write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        journal = Journal(output / "metrics.jsonl", resumed_step=progress.step)
-        history = History(output / "timeline.jsonl", step=progress.step, world_size=ranks.world_size)
+        _write_facts(output / "run.json", facts, say)
+        journal = Journal(output / "metrics.jsonl", say, resumed_step=progress.step)
+        history = History(output / "timeline.jsonl", say, step=progress.step, world_size=ranks.world_size)
     return Observer(
         journal=journal,
         history=history,
@@ -378,3 +378,11 @@ def _open_observer(
         first_step=progress.step,
         num_steps=num_steps,
     )
+
+
+def _write_facts(path: Path, facts: dict[str, Any], say: Callable[[str], None]) -> None:
+    """Whole or not at all: on a full disk the file of the attempt before stays, and the run goes on."""
+    try:
+        storage.write_bytes(str(path), (json.dumps(facts, indent=2, ensure_ascii=False) + "\n").encode())
+    except OSError as error:
+        say(f"warning: {path} cannot be written: {error}")

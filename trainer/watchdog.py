@@ -8,8 +8,8 @@ of them again. In the stacks, the rank that is not inside a collective is the on
 The start, in which nothing is stepped yet, is watched phase by phase: `enter` names the phase, which has
 `start_minutes`, since 112 GB take their time to be hashed, fetched or read.
 
-The timer is faulthandler's: a C thread, which needs no lock that a stuck Python thread could hold. It can print no words
-of ours, so the phase's name comes from a Python timer a moment earlier, which may stay silent where the stacks do not.
+The timer is faulthandler's: a C thread, which needs no lock that a stuck Python thread could hold. It can print no
+words of ours, so the phase's name comes from a Python timer a moment earlier, which may stay silent where it does not.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ import pytest
 from manifests import storage
 from tests.trainer.checkpoint_trial import Trial, values_of
 from tests.trainer.forked_ranks import ForkedRanks
-from trainer import checkpoint_files as files
 from trainer import checkpoint, checkpoint_write, remote
+from trainer import checkpoint_files as files
 from trainer.parallel import Ranks, process_group
 
 

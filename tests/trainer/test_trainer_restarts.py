@@ -109,9 +109,9 @@ def test_a_start_that_hangs_says_in_which_phase_shows_the_stacks_and_ends(manife
 
 def test_a_store_out_of_reach_is_no_new_run(manifest: str, tmp_path: Path) -> None:
     store = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "nobody"}
+    arguments = train_arguments(manifest, tmp_path / "out", "steps=2", "checkpoint.remote=s3://bucket/copies")
     done = subprocess.run(
-        [sys.executable, str(TRAIN)]
-        + train_arguments(manifest, tmp_path / "out", "steps=2", "checkpoint.remote=s3://bucket/copies"),
+        [sys.executable, str(TRAIN), *arguments],
         env={**os.environ, **store, "AWS_MAX_ATTEMPTS": "1"},
         capture_output=True,
         text=True,
