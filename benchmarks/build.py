@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from importlib.resources import files
@@ -31,6 +31,7 @@ if __name__ == "__main__":
 from benchmarks.build_tables import OUR_STAGES, Run, Side, Wall, comparison, facts_in_words, side_table, wall_table
 from benchmarks.machine import REPOSITORY, load_in_words, save, this_machine, today
 from benchmarks.texts import KINDS, CorpusError, Texts, find_corpus, make_by_kind, make_in_parts
+from pipeline.runtime import WORKER_ENVIRONMENT
 
 PARTS = ("ours", "peer", "ray")
 TEXTS = {"docs": ("docs",), "mix": KINDS}
@@ -67,8 +68,9 @@ class Bench:
         config = build_config(texts, str(self.folder / "ours"), self.tokenizer)
         script = [sys.executable, str(REPOSITORY / "benchmarks" / "inline_build.py"), "--config", json.dumps(config)]
         few = ["--small", *map(str, small.files), "--texts"]
-        self._run([*script, *few, *map(str, small.files)])
-        runs = self._runs([*script, *few, *map(str, texts.files)], "ours")
+        # A worker's memory is part of how we build: runtime.py tells why.
+        self._run([*script, *few, *map(str, small.files)], WORKER_ENVIRONMENT)
+        runs = self._runs([*script, *few, *map(str, texts.files)], "ours", WORKER_ENVIRONMENT)
         digests = {run.facts["digest"] for run in runs}
         if len(digests) > 1:
             raise MeasurementError(f"the same texts gave several data sets: {', '.join(sorted(digests))}")
@@ -82,25 +84,25 @@ class Bench:
             *("--small", str(small.folder), "--texts", str(texts.folder), "--work", str(self.folder / "peer")),
             *("--tokenizer", str(self.tokenizer), "--eos", EOS),
         ]
-        runs = self._runs(command, "datatrove")
+        runs = self._runs(command, "datatrove", {})
         name = f"datatrove {runs[0].facts['versions']['datatrove']}"
         return Side(name=name, runs=runs, num_bytes=texts.num_bytes - small.num_bytes, labels={})
 
-    def _runs(self, command: Sequence[str], what: str) -> tuple[Run, ...]:
+    def _runs(self, command: Sequence[str], what: str, environment: Mapping[str, str]) -> tuple[Run, ...]:
         runs = []
         for number in range(self.num_runs):
             say(f"  {what}: run {number + 1} of {self.num_runs}")
-            runs.append(Run.from_json(self._run(command)))
+            runs.append(Run.from_json(self._run(command, environment)))
         return tuple(runs)
 
-    def _run(self, command: Sequence[str]) -> dict[str, Any]:
+    def _run(self, command: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
         """The result of a script that runs on `core` alone, with the one thread that Ray gives a task."""
         result = self.folder / "result.json"
         result.unlink(missing_ok=True)
         done = subprocess.run(
             [*command, "--result", str(result)],
             preexec_fn=functools.partial(os.sched_setaffinity, 0, {self.core}),
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"},
+            env={**os.environ, **environment, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"},
             capture_output=True,
             text=True,
             check=False,

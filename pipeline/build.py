@@ -13,13 +13,11 @@ a kill goes on where the old one died, and ends with the same bytes.
 import argparse
 import os
 import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from manifests import storage
+from manifests.code_version import code_version
 from manifests.command_line import OneLineParser
 from manifests.config_help import help_width
 from manifests.errors import UserError
@@ -47,6 +46,7 @@ from manifests.shard import ExampleFormat
 from pipeline import base as continued
 from pipeline import quarantine, report, runtime
 from pipeline.balance import check_documents, check_tokens, settle_ledger
+from pipeline.budget import nothing_kept
 from pipeline.checks import check_dates, check_places, check_version, existing_version
 from pipeline.config import BuildConfig, describe_config, determining, from_arguments, load_config
 from pipeline.inputs import SPLIT_FILE_BYTES, Inputs
@@ -114,8 +114,14 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     documents = read(runtime, config, found)
     check_version(existing, config, inputs=inputs_digest(documents.inputs))
     quarantined = quarantine.publish(root, config.version, documents.quarantine_urls, num_first=report.MAX_LISTED)
-    check_budget(documents.ledger, config.bad_records.budget_fraction, quarantined.folder)
-    say(f"read {documents.num_read:,} documents, kept {documents.num_kept:,} after cleaning and filters")
+    check_budget(documents, config.bad_records.budget_fraction, quarantined.folder)
+    undrawn = sum(documents.ledger.documents(source.name, "weight") for source in config.sources)
+    say(
+        f"read {documents.num_read:,} documents, kept {documents.num_kept:,} after cleaning and filters"
+        + (f", {undrawn:,} left out by weights below 1" if undrawn else "")
+    )
+    if num_skipped := len(found.skipped) + documents.num_skipped:
+        say(f"skipped {num_skipped:,} files that are no data by their names: the report lists the first")
     if undated := undated_in_words(config, documents):
         say(undated)
 
@@ -123,6 +129,8 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     ledger = settle_ledger(documents.ledger, dropped.counts)
     kept_bytes = sum(row.num_bytes for row in ledger.funnel() if row.stage == "kept")
     say(dropped.in_words())
+    for line in nothing_kept(ledger):
+        say(line)
     for line in dropped.warnings({name: documents.ledger.documents(name, "kept") for name in ledger.read_documents}):
         say(line)
 
@@ -154,8 +162,6 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     )
     weights = {source.name: source.weight for source in config.sources}
     encoded = encode(runtime, build_url, documents.files, dropped, weights, rules)
-    for source, num_documents, num_bytes in encoded.undrawn:
-        ledger.move(source, "kept", "weight", num_documents, num_bytes, reason="not_drawn")
     check_documents(encoded, ledger)
     say(encoded.in_words(tokenizer.vocab_size))
 
@@ -260,7 +266,7 @@ def make_manifest(
             path=f"inputs/{config.version}.parquet",
         ),
         config=determining(config),
-        code=code_facts(),
+        code={**code_version(), "image": os.environ.get("SHARDMILL_IMAGE")},
         built=built,
     )
 
@@ -279,21 +285,6 @@ def remove_orphans(manifest: Manifest, root: str) -> None:
                 of_this_version = name.rpartition("-")[0] == manifest.version
                 if of_this_version and f"shards/{split}/{name}.tar" not in listed:
                     storage.delete(url)
-
-
-def code_facts() -> dict[str, str | None]:
-    """Which code ran: for the manifest's record, outside its digest."""
-    root = Path(__file__).resolve().parents[1]
-    commit = None
-    if (root / ".git").exists():
-        command = ["git", "-C", str(root), "rev-parse", "--verify", "--quiet", "HEAD"]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        commit = result.stdout.strip() or None
-    try:
-        number = version("shardmill")
-    except PackageNotFoundError:  # a working directory shipped by `ray job submit`, not an installation
-        number = "source"
-    return {"version": number, "git_commit": commit, "image": os.environ.get("SHARDMILL_IMAGE")}
 
 
 def dry_run(config: BuildConfig, found: Inputs) -> str:

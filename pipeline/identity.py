@@ -7,7 +7,8 @@ and two texts under one id stay two documents.
 One keyed hash a document and copy (blake2b, 32 bytes) gives
     bytes  0-15   its key: documents lie in the data set in ascending order of it
     bytes 16-23   a fraction in [0, 1): below validation.fraction the document is in the validation split
-    bytes 24-31   a fraction in [0, 1): below the weight's fractional part the document is repeated once more
+    bytes 24-31   a fraction in [0, 1): below the weight's fractional part the document is repeated once more; where the
+                 whole part is 0, the others are not drawn: reading ends there for them
 """
 
 import hashlib
@@ -83,3 +84,17 @@ def num_copies(weight: float, repeat_draws: np.ndarray) -> np.ndarray:
     """
     whole = int(weight)
     return whole + (repeat_draws < weight - whole).astype(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """Which documents of a source whose weight is below 1 are drawn: those that would stand in a split."""
+
+    seed: int
+    weight: float
+    validation_fraction: float
+
+    def drawn(self, source: str, ids: Sequence[str], content_hashes: Sequence[bytes]) -> np.ndarray:
+        """bool (n,). Documents of the validation split are: weights act on training alone."""
+        own = identities(self.seed, source, ids, content_hashes)
+        return (own.validation_draws < self.validation_fraction) | (num_copies(self.weight, own.repeat_draws) > 0)

@@ -19,7 +19,7 @@ from manifests import storage
 from manifests.objects import ObjectInfo
 from manifests.yaml_config import ConfigError
 from pipeline.config import SourceConfig
-from pipeline.readers.names import no_data
+from pipeline.readers.names import no_data, no_text
 
 # A unit of work of some seconds: Ray starts 1,600 tasks a second and a worker reads 150 MB/s or more (text.md).
 TARGET_GROUP_BYTES = 64 << 20
@@ -74,7 +74,7 @@ def find_inputs(source: SourceConfig) -> Inputs:
         base, objects, by_name = _matches(url, f"sources.{source.name}.paths.{index}", path)
         bases.append(_parts(base))
         for info in objects:
-            reason = _no_data(info, "" if by_name else info.url[len(base) :])
+            reason = _no_data(info, "" if by_name else info.url[len(base) :], source.format)
             if reason is None:
                 found[info.url] = info
             else:
@@ -189,9 +189,9 @@ def _printable(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _no_data(info: ObjectInfo, below: str) -> str | None:
+def _no_data(info: ObjectInfo, below: str, format: str) -> str | None:
     """Why the file is no data, or None. `below` is its path below the path given, empty where it was named in full."""
-    reason = no_data(below)
+    reason = no_text(below) if format == "auto" else no_data(below)
     if reason is not None:
         return reason
     path = storage.local_path(info.url)

@@ -1,8 +1,8 @@
 """Where every record of the input ended. It balances, or the build fails and says by how much.
 
-A record is entered once, at the place where its way ends: quarantined, dropped by a filter's reason, dropped as a
-duplicate, or kept. How many were read is counted apart, by the readers, so that a record lost between two stages shows
-as a difference and not as silence.
+A record is entered once, at the place where its way ends: quarantined, dropped by a filter's reason, not drawn by its
+source's weight, dropped as a duplicate, or kept. How many were read is counted apart, by the readers, so that a record
+lost between two stages shows as a difference and not as silence.
 
     ledger = Ledger()
     ledger.read("docs", 3, 900)
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from manifests.manifest import FunnelRow
 
 # The order of a document's life, which is the order of the funnel's rows.
-STAGES = ("quarantine", "filter", "exact_duplicate", "near_duplicate", "weight", "kept")
+STAGES = ("quarantine", "filter", "weight", "exact_duplicate", "near_duplicate", "kept")
 
 
 class LedgerError(AssertionError):
@@ -48,12 +48,10 @@ class Ledger:
         self.ended_documents[source, stage, reason] += num_documents
         self.ended_bytes[source, stage, reason] += num_bytes
 
-    def move(
-        self, source: str, from_stage: str, to_stage: str, num_documents: int, num_bytes: int, reason: str | None = None
-    ) -> None:
+    def move(self, source: str, from_stage: str, to_stage: str, num_documents: int, num_bytes: int) -> None:
         """Records that an earlier stage kept end at a later one after all: duplicates are `kept` by reading."""
         self.end(source, from_stage, None, -num_documents, -num_bytes)
-        self.end(source, to_stage, reason, num_documents, num_bytes)
+        self.end(source, to_stage, None, num_documents, num_bytes)
 
     def copy(self) -> "Ledger":
         """A ledger of its own with the same counts."""

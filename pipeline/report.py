@@ -10,6 +10,7 @@ from typing import Any
 import jinja2
 
 from manifests.manifest import Manifest
+from pipeline.budget import nothing_kept
 from pipeline.ledger import Ledger
 from pipeline.plan import SplitPlan
 
@@ -66,6 +67,12 @@ def in_words(manifest: Manifest, report_url: str) -> str:
     )
 
 
+def _lost(ledger: Ledger, source: str) -> float:
+    """Of the documents that this very build read; the manifest's counts hold the base version's too."""
+    num_read = ledger.read_documents.get(source, 0)
+    return 1 - ledger.documents(source, "kept") / num_read if num_read else 0.0
+
+
 def render(manifest: Manifest, facts: Facts) -> bytes:
     """The page, UTF-8, whole in itself: no script, no font, no picture from anywhere."""
     environment = jinja2.Environment(
@@ -80,7 +87,7 @@ def render(manifest: Manifest, facts: Facts) -> bytes:
         {
             "name": name,
             "entry": entry,
-            "lost": 1 - entry.documents_kept / entry.documents_read if entry.documents_read else 0.0,
+            "lost": _lost(ledger, name),
             "stages": {
                 stage: ledger.documents(name, stage)
                 for stage in ("quarantine", "filter", "exact_duplicate", "near_duplicate")
@@ -93,7 +100,8 @@ def render(manifest: Manifest, facts: Facts) -> bytes:
         facts=facts,
         read=manifest.funnel[0],
         sources=sources,
-        lost_sources=[source for source in sources if source["lost"] > LOST_SHARE],
+        nothing_kept=nothing_kept(ledger),
+        lost_sources=[source for source in sources if LOST_SHARE < source["lost"] < 1],
         max_listed=MAX_LISTED,
         tokens=sum(split.num_tokens for split in manifest.splits.values()),
         padding=sum(split.num_padding_tokens for split in manifest.splits.values()),

@@ -17,12 +17,12 @@ from torch import nn
 
 from loader import Loader
 from manifests import storage
+from manifests.code_version import code_version
 from manifests.manifest import Dataset
 from manifests.yaml_config import ConfigError, as_plain
 from trainer import announce, compatibility, rng
 from trainer.attention import choose_attention
 from trainer.checkpoint import Checkpoints, Saved
-from trainer.code_version import code_version
 from trainer.config import MeshConfig, TrainConfig
 from trainer.evaluate import ValidationSet, evaluate
 from trainer.exporter import make_publisher

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from manifests.errors import UserError
+from pipeline.budget import Losses, over_budget
 from pipeline.config import BuildConfig, SourceConfig, load_config
 
 EXCERPT_CHARS = 100
@@ -46,6 +47,10 @@ class Totals:
     num_files: int = 0
     num_documents: int = 0
     num_chars: int = 0
+    num_bytes: int = 0
+    """Of all files, read or not."""
+    num_lost_files: int = 0
+    lost_bytes: int = 0
     num_skipped: int = 0
     num_changed: int = 0
     num_undated: int = 0
@@ -84,6 +89,7 @@ def rows(config: BuildConfig, source: SourceConfig, totals: Totals, limit: int |
     fields = texts.fields_of(config, source)
     found = find_inputs(source)
     totals.num_skipped = len(found.skipped)
+    totals.num_bytes = sum(file.num_bytes for file in found.files)
     for file in found.files:
         totals.num_files += 1
         reading = read_file(
@@ -128,6 +134,9 @@ def rows(config: BuildConfig, source: SourceConfig, totals: Totals, limit: int |
                 yield row
             if totals.stopped:
                 return
+        if reading.summary.num_bad_records and not reading.summary.num_documents:
+            totals.num_lost_files += 1
+            totals.lost_bytes += file.num_bytes
 
 
 def _shown(row: dict[str, Any]) -> str:
@@ -160,6 +169,13 @@ def _in_words(source: SourceConfig, totals: Totals, budget_fraction: float) -> s
     lines.append(f"  cleaning changed {totals.num_changed:,} texts")
     if totals.num_skipped:
         lines.append(f"  skipped {totals.num_skipped:,} files that are no data by their names")
-    if num_bad > max(budget_fraction * num_records, 10 if budget_fraction else 0):
-        lines.append(f"  a build would stop here: bad_records.budget_fraction is {budget_fraction:g}")
+    losses = Losses(
+        num_records=num_records,
+        reasons=totals.quarantined,
+        num_bytes=totals.num_bytes,
+        num_lost_files=totals.num_lost_files,
+        lost_bytes=totals.lost_bytes,
+    )
+    if over := over_budget(losses, budget_fraction):
+        lines.append(f"  a build would stop here (bad_records.budget_fraction): the source {over}")
     return "\n".join(lines) + "\n"

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.kernels.arrow import readonly, text_buffers
-from pipeline.kernels.bits import bytes_equal, count_trailing_zeros, load_uint64
-from pipeline.kernels.compiled import inlined, kernel
+from pipeline.kernels.bits import bits_between, bytes_equal, count_trailing_zeros, load_uint64
+from pipeline.kernels.compiled import inlined, kernel, lean
 from pipeline.kernels.hashing import hash_bytes
 from pipeline.kernels.text import Words
 from pipeline.kernels.unicode import character_table
@@ -65,6 +65,13 @@ def hash_line(line: str) -> int:
 @inlined
 def _line_end(data: Any, start: Any, end: Any) -> Any:
     position = start
+    # A step of 64 bytes may look beyond the end of the document, not beyond that of the batch.
+    while position < end and position + 64 <= len(data):
+        bits = bits_between(data, position, 0x0A, 0x0A)
+        if bits:
+            return min(position + np.int64(count_trailing_zeros(bits)), end)
+        position += 64
+    position = min(position, end)
     while position + 8 <= end:
         newlines = bytes_equal(load_uint64(data, position), _NEWLINE)
         if newlines:
@@ -110,7 +117,7 @@ def _line_hashes(data: Any, offsets: Any, hashes: Any, line_offsets: Any) -> Non
         line_offsets[document + 1] = written
 
 
-@kernel
+@lean
 def _close_up(hashes: Any, first: Any, end: Any, table: Any, mask: Any) -> Any:
     """Keep the first of equal hashes in hashes[first:end]; where they end. 0 marks a free slot, so 0 is kept as 1."""
     written = first
@@ -126,7 +133,7 @@ def _close_up(hashes: Any, first: Any, end: Any, table: Any, mask: Any) -> Any:
     return written
 
 
-@kernel
+@lean
 def _core_words(
     data: Any,
     offsets: Any,
@@ -163,7 +170,7 @@ def _is_in(lines: Any, marks: Any, value: Any) -> Any:
     return place < len(lines) and lines[place] == value
 
 
-@kernel
+@lean
 def _find_lines(data: Any, offsets: Any, wanted: Any, found: Any) -> None:
     num_missing = len(wanted)
     for document in range(len(offsets) - 1):

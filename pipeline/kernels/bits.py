@@ -102,6 +102,22 @@ def add_where(typing_context: Any, data: Any, index: Any, bits: Any, amount: Any
 
 
 @intrinsic
+def put_where(typing_context: Any, data: Any, index: Any, bits: Any, byte: Any) -> Any:  # noqa: ARG001 - numba's
+    """Write `byte` to data[index + i] for every bit i set in the uint64 `bits`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = _block(context, builder, signature.args[0], *arguments[:2])
+        chosen = builder.bitcast(arguments[2], ir.VectorType(ir.IntType(1), 64))
+        put = builder.select(
+            chosen, _in_every(builder, builder.trunc(arguments[3], _BYTE)), builder.load(pointer, align=1)
+        )
+        builder.store(put, pointer, align=1)
+        return context.get_dummy_value()
+
+    return types.void(data, types.intp, types.uint64, types.intp), codegen
+
+
+@intrinsic
 def copy_block(typing_context: Any, data: Any, index: Any, target: Any, place: Any) -> Any:  # noqa: ARG001 - numba's
     """Copy 64 bytes from data[index] to target[place] on; the caller checks bounds."""
 

@@ -44,8 +44,8 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
     text, lower = scratch.text, scratch.lower
     size = end - start
     behind = FIRST + size
-    _copy(data, start, size, text)
-    _copy(data, start, size, lower)
+    copy_document(data, start, size, text)
+    copy_document(data, start, size, lower)
 
     num_characters = num_word_characters = num_words = num_sentences = num_edges = num_run_edges = num_newlines = 0
     num_letters = num_digits = num_cyrillic = num_hash_signs = num_curly_brackets = num_ellipses = 0
@@ -145,7 +145,7 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
         symbol_ends, symbols_so_far = _unbroken(starts, filled & ~more, symbols_so_far)
         plain_ends, plain_so_far = _unbroken(starts, filled & ~letters, plain_so_far)
         num_plain_words += count_ones(plain_ends & ~filled)
-        num_edges = _emit(scratch.word_edges, num_edges, edges, first, 8)
+        num_edges = emit_places(scratch.word_edges, num_edges, edges, first, 8)
         symbol_ends &= ~filled
         num_symbol_words += count_ones(symbol_ends)
         while symbol_ends:
@@ -156,8 +156,8 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
             num_symbol_characters += num_between(scratch.word_characters, scratch.word_edges[2 * word], place)
         num_words += count_ones(starts)
         run_edges = runs ^ ((runs << _1) | was_run)
-        num_run_edges = _emit(scratch.run_edges, num_run_edges, run_edges, first, 8)
-        num_newlines = _emit(scratch.newlines, num_newlines, newlines, first, 1)
+        num_run_edges = emit_places(scratch.run_edges, num_run_edges, run_edges, first, 8)
+        num_newlines = emit_places(scratch.newlines, num_newlines, newlines, first, 1)
         # Three dots in a row?
         if dots & ((dots << _1) | (was_dot >> _1)) & ((dots << _2) | was_dot):
             for bit in range(64):
@@ -188,8 +188,8 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
 
 
 @inlined
-def _copy(data: Any, start: Any, size: Any, text: Any) -> None:
-    """data[start : start + size] between spaces."""
+def copy_document(data: Any, start: Any, size: Any, text: Any) -> None:
+    """data[start : start + size] to text[FIRST:], between spaces."""
     whole = size & ~63
     for place in range(0, whole, 64):
         copy_block(data, start + place, text, FIRST + place)
@@ -202,7 +202,7 @@ def _copy(data: Any, start: Any, size: Any, text: Any) -> None:
 
 
 @inlined
-def _emit(places: Any, number: Any, bits: Any, first: Any, turns: Any) -> Any:
+def emit_places(places: Any, number: Any, bits: Any, first: Any, turns: Any) -> Any:
     """Append first + i to `places` for every bit i that is set; up to seven places behind them are written as well.
 
     Eight a turn, since how many bits are set cannot be foretold and each wrong guess costs as much as five of them.

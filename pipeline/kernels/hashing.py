@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.kernels.bits import load_uint64
-from pipeline.kernels.compiled import inlined, kernel
+from pipeline.kernels.compiled import inlined, lean
 
 # Odd, with well spread bits: 2**64 divided by the golden ratio.
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -37,7 +37,7 @@ def absorb(value: Any, chunk: Any) -> Any:
     return value ^ (value >> _SHIFT_33)
 
 
-@kernel
+@lean
 def hash_bytes(data: Any, start: Any, end: Any) -> Any:
     """64-bit hash of data[start:end]: START absorbs eight bytes at a time, the last zero-padded, then the length."""
     value = START
@@ -46,8 +46,12 @@ def hash_bytes(data: Any, start: Any, end: Any) -> Any:
         value = absorb(value, load_uint64(data, position))
         position += 8
     chunk = np.uint64(0)
-    for byte in range(end - position):
-        chunk |= np.uint64(data[position + byte]) << np.uint64(8 * byte)
+    if position < end and start + 8 <= end:
+        # The eight bytes before the end, those shifted out that were absorbed already.
+        chunk = load_uint64(data, end - 8) >> np.uint64(8 * (position + 8 - end))
+    else:
+        for byte in range(end - position):
+            chunk |= np.uint64(data[position + byte]) << np.uint64(8 * byte)
     return mix64(absorb(value, chunk) ^ np.uint64(end - start))
 
 

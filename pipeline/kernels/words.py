@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pipeline.kernels.arrow import text_buffers
 from pipeline.kernels.bits import EVERY_80, bits_between, bytes_equal, count_trailing_zeros, load_uint64
-from pipeline.kernels.compiled import inlined, kernel
+from pipeline.kernels.compiled import inlined, kernel, lean
 from pipeline.kernels.hashing import START, absorb, mix64
 from pipeline.kernels.text import Words
 from pipeline.kernels.unicode import (
@@ -74,7 +74,7 @@ def _word_bits(data: Any, index: Any) -> Any:
     return bits | bits_between(data, index, 0x80, 0xFF)
 
 
-@kernel
+@lean
 def _words(data: Any, offsets: Any, bits: Any, table: Any, hashes: Any, word_offsets: Any) -> None:
     next_word = 0
     for document in range(len(offsets) - 1):
@@ -84,7 +84,7 @@ def _words(data: Any, offsets: Any, bits: Any, table: Any, hashes: Any, word_off
         word_offsets[document + 1] = next_word
 
 
-@kernel
+@lean
 def words_between(
     data: Any, start: Any, end: Any, bits: Any, origin: Any, table: Any, hashes: Any, next_word: Any
 ) -> Any:
@@ -172,7 +172,7 @@ def _lowered(eight: Any, mask: Any) -> Any:
     return lower & mask, True
 
 
-@kernel
+@lean
 def _words_by_character(data: Any, start: Any, end: Any, table: Any, hashes: Any, next_word: Any) -> Any:
     """The words of data[start:end], whatever they hold, as `words_between` leaves them."""
     value, chunk, filled, num_bytes = START, np.uint64(0), np.intp(0), np.intp(0)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from manifests import storage
 from pipeline.readers import archives, csv, eml, html, json, jsonl, mbox, parquet, text
 from pipeline.readers.formats import ENCODED, FIELDED, FORMAT_OF_NAME, format_of
+from pipeline.readers.names import no_data, no_text
 from pipeline.readers.parts import Part
 from pipeline.readers.records import REASONS, SCHEMA, BadRecord, Batch, Fields, Limits, Records
 from pipeline.readers.source import Source
@@ -107,7 +108,8 @@ class Reading:
     def _read(self, source: Source) -> Iterator[Records]:
         kind = archives.kind_of(source.head) if source.part is None else None
         if kind is not None:
-            return archives.read(kind, source, self._limits, self._read)
+            named_no_data = no_text if self._format == "auto" else no_data
+            return archives.read(kind, source, self._limits, self._read, named_no_data)
         format = self._format_of(source)
         if format in ENCODED:
             source.encoding = self._encoding

@@ -1,8 +1,8 @@
 """tar and zip: an archive counts as a folder of the files in it, each read by its own format.
 
 Members   are read one after the other, never written to disk and never to the place their name says, so `..` and a
-          leading slash in a name are letters only. Names that mark no data in a folder are no data here either, and
-          are listed as skipped.
+          leading slash in a name are letters only. Names that mark no data in a folder (names.py) are no data here
+          either, and are listed as skipped.
 Links     symbolic and hard links and devices are one bad record each (not_a_file): they are never followed.
 Nesting   compressed members are decompressed, archives in archives opened down to MAX_DEPTH.
 Bombs     all plain bytes that come out of a file, through all its members, count against one allowance (Limits).
@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipeline.readers.compression import READ_BYTES, DamagedStream
-from pipeline.readers.names import no_data
 from pipeline.readers.records import BadRecord, Batch, Limits, Records
 from pipeline.readers.source import Source
 
@@ -37,6 +36,8 @@ MAX_HEADER_BYTES = 4 << 20
 _MAX_SKIPPED = 1000
 
 ReadMember = Callable[[Source], Iterator[Records]]
+# A member's path -> why it is no data by its name, or None.
+NoData = Callable[[str], str | None]
 # What tarfile, zipfile and their decompressors raise on damaged content besides their own errors.
 _FAULTS = (
     tarfile.TarError,
@@ -90,14 +91,14 @@ def _is_tar(block: bytes) -> bool:
     return True  # the block's checksum fits: old tars have no other mark
 
 
-def read(kind: str, source: Source, limits: Limits, read_member: ReadMember) -> Iterator[Records]:
+def read(kind: str, source: Source, limits: Limits, read_member: ReadMember, no_data: NoData) -> Iterator[Records]:
     """The records of all members, in the archive's order, each labelled with its member's path."""
     if source.depth >= MAX_DEPTH:
         yield _one(
             limits, _bad("the whole file", "nested_too_deep", f"archives in archives, limit {MAX_DEPTH}", source)
         )
         return
-    yield from ARCHIVES[kind](source, limits, read_member)
+    yield from ARCHIVES[kind](source, limits, read_member, no_data)
 
 
 def _one(limits: Limits, bad: BadRecord) -> Records:
@@ -207,7 +208,7 @@ class _Info(tarfile.TarInfo):
             raise
 
 
-def _tar(source: Source, limits: Limits, read_member: ReadMember) -> Iterator[Records]:
+def _tar(source: Source, limits: Limits, read_member: ReadMember, no_data: NoData) -> Iterator[Records]:
     stream = _Stream(source)
     last = "the beginning"
     skipped: list[tuple[str, str]] = []
@@ -277,7 +278,7 @@ def _source(outer: Source, name: str, member: _Member, limits: Limits) -> Source
 _LINK, _TYPE_BITS = 0o120000, 0o170000
 
 
-def _zip(source: Source, limits: Limits, read_member: ReadMember) -> Iterator[Records]:
+def _zip(source: Source, limits: Limits, read_member: ReadMember, no_data: NoData) -> Iterator[Records]:
     last = "the beginning"
     skipped: list[tuple[str, str]] = []
     try:
@@ -323,4 +324,4 @@ def _zip_member(
         yield from read_member(_source(source, name, _Member(stream, None), limits))
 
 
-ARCHIVES: dict[str, Callable[[Source, Limits, ReadMember], Iterator[Records]]] = {"tar": _tar, "zip": _zip}
+ARCHIVES: dict[str, Callable[[Source, Limits, ReadMember, NoData], Iterator[Records]]] = {"tar": _tar, "zip": _zip}

@@ -6,6 +6,25 @@ MARKERS = frozenset(
 )
 
 
+NO_TEXT = {
+    "a picture": "apng avif bmp gif heic ico jpeg jpg png psd svg svgz tif tiff webp",
+    "a font": "eot otf ttf woff woff2",
+    "sound or video": "avi flac flv m4a m4v mkv mov mp3 mp4 oga ogg ogv opus wav weba webm wmv",
+    "a style sheet or script of pages": "css js map mjs scss",
+    "compiled code": "a class dll dylib exe o obj pyc pyd pyo so wasm",
+}
+"""Kinds of files that lie beside text and are none, and how their names end. What may be text that somebody wants, such
+as program source or XML, is not here.
+"""
+_NO_TEXT_OF_ENDING = {ending: kind for kind, endings in NO_TEXT.items() for ending in endings.split()}
+
+
+def no_text(path: str) -> str | None:
+    """Why the file at `path` is no data for who did not name a format: `no_data`, or its ending is one of NO_TEXT."""
+    stem, _, ending = path.rpartition("/")[2].rpartition(".")
+    return no_data(path) or (_NO_TEXT_OF_ENDING.get(ending.lower()) if stem else None)
+
+
 def no_data(path: str) -> str | None:
     """Why the file at `path` is no data by its name, None where it is.
 

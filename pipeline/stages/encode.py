@@ -21,9 +21,9 @@ from pipeline.stages.engine import TokenizerInUse, open_in_worker
 from pipeline.stages.outcome import kept_rows
 from pipeline.tokenization import check_no_specials, encode_surely, first_difference
 
-FORMAT = 3
+FORMAT = 4
 SPLITS = ("train", "validation")
-COLUMNS = ["id", "text", "content_hash", "num_bytes"]
+COLUMNS = ["id", "text", "content_hash"]
 NUM_SAMPLED = 8
 """Texts of every task that both engines encode, evenly spaced through it."""
 MAX_SAMPLED_CHARS = 500
@@ -63,7 +63,7 @@ def encode_documents(task: EncodeTask) -> Summary:
     kept = kept_rows(task.dropped_url, task.file)
     encoder = _Encoder(task, int(np.count_nonzero(kept)))
     runs = _Runs(task)
-    totals = dict.fromkeys(("num_documents", "num_copies", "num_tokens", "num_undrawn", "undrawn_bytes"), 0)
+    totals = dict.fromkeys(("num_documents", "num_copies", "num_tokens"), 0)
     with open_parquet(task.file.url) as parquet:
         start = 0
         for group in range(parquet.num_row_groups):
@@ -72,14 +72,9 @@ def encode_documents(task: EncodeTask) -> Summary:
             mask = kept[start : start + table.num_rows]
             start += table.num_rows
             table = table if mask.all() else table.filter(pa.array(mask))
-            drawn = _draw(table, task)
-            left_out = drawn.copies == 0
-            if left_out.any():
-                totals["num_undrawn"] += int(np.count_nonzero(left_out))
-                totals["undrawn_bytes"] += int(table["num_bytes"].to_numpy()[left_out].sum())
-                table, drawn = table.filter(pa.array(~left_out)), drawn.of(~left_out)
             if not table.num_rows:
                 continue
+            drawn = _draw(table, task)
             ids, offsets = encoder.encode(table)
             totals["num_documents"] += table.num_rows
             for split, batch in _by_split(table, drawn, ids, offsets, task):
@@ -176,10 +171,7 @@ class _Drawn:
     """uint64 (n, 2)."""
     in_validation: np.ndarray
     copies: np.ndarray
-    """int64: how often it stands in its split; 0 where a weight below 1 leaves it out."""
-
-    def of(self, chosen: np.ndarray) -> "_Drawn":
-        return _Drawn(keys=self.keys[chosen], in_validation=self.in_validation[chosen], copies=self.copies[chosen])
+    """int64: how often it stands in its split, once or more: of a weight below 1, reading has left the rest out."""
 
 
 def _draw(table: pa.Table, task: EncodeTask) -> _Drawn:
@@ -233,8 +225,6 @@ class Encoded:
     """Documents encoded, copies not counted, by source."""
     num_copies: dict[str, int]
     """Copies that weights made beside them, by source."""
-    undrawn: tuple[tuple[str, int, int], ...]
-    """(source, num_documents, num_bytes) that a weight below 1 left out."""
     num_by_reference: int
     """Documents that the fast engine gave up on, and the reference encoded."""
     engine: str
@@ -283,11 +273,6 @@ def encode(
             split: tuple(Run.from_json(run) for result in results for run in result["runs"][split]) for split in SPLITS
         },
         **counts,
-        undrawn=tuple(
-            (file.source, result["num_undrawn"], result["undrawn_bytes"])
-            for file, result in zip(files, results, strict=True)
-            if result["num_undrawn"]
-        ),
         num_by_reference=sum(result["num_by_reference"] for result in results),
         engine=" / ".join(sorted({f"{result['engine']} ({result['engine_why']})" for result in results})) or "none",
         num_buckets=rules.layout.num_buckets,

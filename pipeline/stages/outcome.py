@@ -208,6 +208,7 @@ def kept_rows(folder: str, file: DocumentsFile) -> np.ndarray:
         for number in range(parquet.num_row_groups):
             bounds = parquet.metadata.row_group(number).column(0).statistics
             if bounds is not None and bounds.max >= first and bounds.min < end:
-                document = parquet.read_row_group(number, columns=["document"])["document"].to_numpy()
+                table = parquet.read_row_group(number, columns=["document"], use_threads=False)
+                document = table["document"].to_numpy()
                 kept[document[(document >= first) & (document < end)] - first] = False
     return kept

@@ -9,7 +9,7 @@ units decides no byte of the result.
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -19,11 +19,13 @@ from manifests.canonical import fingerprint
 from manifests.errors import UserError
 from manifests.inputs import INPUTS_SCHEMA
 from pipeline import texts
+from pipeline.budget import Losses, over_budget
 from pipeline.config import BuildConfig, SourceConfig, resolved_filters
 from pipeline.documents import (
     DocumentsFile,
     in_groups,
 )
+from pipeline.identity import Draw
 from pipeline.inputs import InputFile, Inputs, find_inputs, group_inputs
 from pipeline.ledger import Ledger
 from pipeline.readers.parts import Part
@@ -32,14 +34,10 @@ from pipeline.runtime import Runtime, Unit, short
 from pipeline.stages.read_unit import ReadTask, read_documents
 from pipeline.stages.survey import survey_files
 
-FORMAT = 7
+FORMAT = 8
 COUNTED_BYTES = 1 << 30
 """Lines are counted in all documents of a source whose files are no larger than this together, else in every second,
 fourth ...: template lines are those of a whole percent of the documents, which a sample of some 100,000 shows.
-"""
-MIN_BUDGET_RECORDS = 10
-"""Bad records that never stop a build unless the budget is 0: a fraction of a small source would be less than one
-record.
 """
 
 
@@ -68,6 +66,10 @@ class Read:
     """Kept documents without a date, by source: all of them, where dates are not asked for."""
     redacted: Counter[str]
     """Replacements by the rule's name."""
+    num_lost_files: Counter[str] = field(default_factory=Counter)
+    """Files that gave bad records and no document, by source; of a large file, parts."""
+    lost_bytes: Counter[str] = field(default_factory=Counter)
+    """Their bytes as they lie in storage."""
     skipped: tuple[tuple[str, str], ...] = ()
     """(name, reason) of files inside archives that are no data by their names: the first of each unit."""
     num_skipped: int = 0
@@ -121,6 +123,10 @@ def _unit(
         [config.dedup.near.enabled, config.dedup.near.ngram, config.dedup.near.bands, config.dedup.near.rows],
         [config.dedup.near.templates.enabled, level := _lines_level(source_bytes[source.name])],
     ]
+    draw = None
+    if source.weight < 1:  # another weight of 1 and more changes nothing here, so the unit's result stays valid
+        draw = Draw(seed=config.seed, weight=source.weight, validation_fraction=config.validation.fraction)
+        settings.append(dataclasses.asdict(draw))
     key = fingerprint(["read", FORMAT, *settings])
     task = ReadTask(
         source=source.name,
@@ -132,6 +138,7 @@ def _unit(
         clean=source.clean or config.clean,
         redact=config.redact,
         filters=filters,
+        draw=draw,
         near=config.dedup.near,
         lines_level=level,
         part=part,
@@ -161,6 +168,8 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
     ledger = Ledger()
     files, inputs, quarantine_urls, lines = [], [], [], []
     num_undated: Counter[str] = Counter()
+    num_lost_files: Counter[str] = Counter()
+    lost_bytes: Counter[str] = Counter()
     first_document = 0
     for unit, result in zip(units, results, strict=True):
         source = unit.task.source
@@ -181,6 +190,8 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
         lines.append((source, unit.task.lines_url, result["num_counted"]))
         first_document += result["num_kept"]
         num_undated[source] += result["num_undated"]
+        num_lost_files[source] += result["num_lost_files"]
+        lost_bytes[source] += result["lost_bytes"]
         inputs += result["inputs"]
         if result["num_quarantined"]:
             quarantine_urls.append((source, unit.task.quarantine_url))
@@ -193,6 +204,8 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
         ledger=ledger,
         quarantine_urls=tuple(quarantine_urls),
         num_undated=num_undated,
+        num_lost_files=num_lost_files,
+        lost_bytes=lost_bytes,
         num_changed=sum(result["num_changed"] for result in results),
         skipped=tuple((name, reason) for result in results for name, reason in result["skipped"]),
         num_skipped=sum(result["num_skipped"] for result in results),
@@ -231,27 +244,32 @@ def undated_in_words(config: BuildConfig, documents: Read) -> str | None:
     )
 
 
-def check_budget(ledger: Ledger, budget_fraction: float, where: str) -> None:
-    """Stop the build when a source has more bad records than allowed.
-
-    Allowed are `budget_fraction` of its records, and MIN_BUDGET_RECORDS where that is more and the fraction is not 0.
+def check_budget(documents: Read, budget_fraction: float, where: str) -> None:
+    """Stop the build when a source has more bad records, or bytes in files lost whole, than allowed (budget.py).
 
     Raises:
         UserError: with the three commonest reasons, and where every record can be seen.
     """
+    num_bytes: Counter[str] = Counter()
+    for source, size in zip(
+        documents.inputs["source"].to_pylist(), documents.inputs["num_bytes"].to_pylist(), strict=True
+    ):
+        num_bytes[source] += size
+    ledger = documents.ledger
     for source in sorted(ledger.read_documents):
-        num_read, num_bad = ledger.read_documents[source], ledger.documents(source, "quarantine")
-        allowed = max(int(budget_fraction * num_read), MIN_BUDGET_RECORDS if budget_fraction else 0)
-        if num_bad > allowed:
-            reasons = Counter(
-                {
-                    reason: n
-                    for (s, stage, reason), n in ledger.ended_documents.items()
-                    if (s, stage) == (source, "quarantine")
-                }
-            )
-            commonest = ", ".join(f"{reason} {n:,}" for reason, n in reasons.most_common(3))
+        losses = Losses(
+            num_records=ledger.read_documents[source],
+            reasons={
+                str(reason): n
+                for (s, stage, reason), n in ledger.ended_documents.items()
+                if (s, stage) == (source, "quarantine")
+            },
+            num_bytes=num_bytes[source],
+            num_lost_files=documents.num_lost_files[source],
+            lost_bytes=documents.lost_bytes[source],
+        )
+        if over := over_budget(losses, budget_fraction):
             raise UserError(
-                f"bad_records.budget_fraction: source {source} has {num_bad:,} unreadable of {num_read:,} records,"
-                f" {allowed:,} are allowed ({commonest}): see {where}, then mend the files or raise the budget"
+                f"bad_records.budget_fraction: source {source} {over}: see {where}, then mend the files or raise the"
+                " budget"
             )

@@ -2,8 +2,11 @@
 
 One pass over the text, a batch of some 16 MB at a time:
 
-    read -> clean -> redact -> drop null and blank -> statistics and word hashes -> filters -> content hash, signature,
-    lines -> documents file
+    read -> clean -> redact -> drop null and blank -> statistics and word hashes -> filters -> content hash -> draw ->
+    signature, lines -> documents file
+
+The draw by a weight below 1 comes before any search for duplicates: a document that is not in the data set can stand
+for no other, in this version or the next.
 
 Memory is a few batches, whatever the size of a file.
 """
@@ -26,12 +29,13 @@ from pipeline.dedup.templates import line_hashes
 from pipeline.documents import (
     LINE,
     add_lines,
+    compression,
     documents_schema,
     row_group_rows,
     signature_column,
 )
 from pipeline.filters import judge_all
-from pipeline.identity import CONTENT_HASH_BYTES
+from pipeline.identity import CONTENT_HASH_BYTES, Draw
 from pipeline.inputs import InputFile
 from pipeline.kernels.text import Words, analyse
 from pipeline.quarantine import Quarantine
@@ -60,6 +64,8 @@ class ReadTask:
     redact: RedactConfig
     filters: tuple[tuple[str, Any], ...]
     """Names and settings, in the order they judge."""
+    draw: Draw | None
+    """None where the source's weight leaves nothing out."""
     near: NearConfig
     lines_level: int
     """Lines are counted in one of 2**lines_level documents, chosen by content hash."""
@@ -79,7 +85,7 @@ def read_documents(task: ReadTask) -> Summary:
     redacted: Counter[str] = Counter()
     skipped: list[list[str]] = []
     num_text_bytes = 0  # as they are read, before anything is judged
-    num_changed = num_counted = num_undated = num_skipped = 0
+    num_changed = num_counted = num_undated = num_skipped = num_lost_files = lost_bytes = 0
     lines, uncounted = np.empty(0, LINE), [np.empty(0, np.uint64)]
 
     def end(stage: str, reason: str | None, num_documents: int, num_bytes: int) -> None:
@@ -87,7 +93,7 @@ def read_documents(task: ReadTask) -> Summary:
         sizes[stage, reason] += num_bytes
 
     def found(quarantine: Quarantine) -> Iterator[pa.Table]:
-        nonlocal num_text_bytes, num_skipped
+        nonlocal num_text_bytes, num_skipped, num_lost_files, lost_bytes
         for file in task.files:
             check_unchanged(file)
             reading = read_file(
@@ -114,12 +120,21 @@ def read_documents(task: ReadTask) -> Summary:
             num_bytes, sha256 = (
                 (summary.num_bytes, summary.sha256) if task.part is None else (file.num_bytes, task.sha256)
             )
+            if summary.num_bad_records and not summary.num_documents:
+                num_lost_files += 1
+                lost_bytes += num_bytes if task.part is None else task.part.packed_bytes
             inputs.append([task.source, file.name, file.url, num_bytes, f"sha256:{sha256}", summary.num_records])
 
     schema = documents_schema(task.near.bands * task.near.rows)
     with (
         storage.atomic_writer(task.documents_url) as stream,
-        pq.ParquetWriter(stream, schema, compression="lz4", use_dictionary=False, write_statistics=False) as writer,
+        pq.ParquetWriter(
+            stream,
+            schema,
+            compression=compression(task.documents_url),
+            use_dictionary=False,
+            write_statistics=False,
+        ) as writer,
         Quarantine(task.quarantine_url) as quarantine,
     ):
         for documents in texts.gathered(found(quarantine)):
@@ -151,6 +166,8 @@ def read_documents(task: ReadTask) -> Summary:
         "num_quarantined": sum(n for (stage, _), n in counts.items() if stage == "quarantine"),
         "num_changed": num_changed,
         "num_undated": num_undated,
+        "num_lost_files": num_lost_files,
+        "lost_bytes": lost_bytes,
         "redacted": dict(sorted(redacted.items())),
         "num_counted": num_counted,
         "num_skipped": num_skipped,
@@ -173,25 +190,34 @@ def _keep(ids: pa.Array, text: pa.LargeStringArray, dates: pa.Int64Array, task: 
         name = "empty.blank" if code == 0 else reasons[code - 2]
         end("filter", name, int(of_code.sum()), int(num_bytes[of_code].sum()))
     stays = np.flatnonzero(reason == 1)
-    end("kept", None, len(stays), int(num_bytes[stays].sum()))
 
     # Mostly all stay, and a copy of the text costs as much as hashing it.
     if len(stays) < len(text):
         rows = pa.array(stays)
         text, ids, dates = text.take(rows), ids.take(rows), dates.take(rows)
-    hashes = exact.content_hashes(text)
+    content_hash = _content_hash_column(exact.content_hashes(text))
+    if task.draw is not None:
+        drawn = task.draw.drawn(task.source, ids.to_pylist(), content_hash.to_pylist())
+        end("weight", "not_drawn", int(np.count_nonzero(~drawn)), int(num_bytes[stays[~drawn]].sum()))
+        rows = pa.array(np.flatnonzero(drawn))
+        stays, content_hash = stays[drawn], content_hash.take(rows)
+        text, ids, dates = text.take(rows), ids.take(rows), dates.take(rows)
+    end("kept", None, len(stays), int(num_bytes[stays].sum()))
     kept = {
         "id": ids,
         "text": text,
         "num_bytes": num_bytes[stays],
         "date": dates,
-        "content_hash": pa.Array.from_buffers(
-            pa.binary(CONTENT_HASH_BYTES), len(stays), [None, pa.py_buffer(np.ascontiguousarray(hashes, "<u8"))]
-        ),
+        "content_hash": content_hash,
         "text_hash": exact.text_hashes(text),
         "signature": _signatures(words, stays, task.near),
     }
     return pa.table(kept, schema=schema)
+
+
+def _content_hash_column(hashes: np.ndarray) -> pa.Array:
+    data = pa.py_buffer(np.ascontiguousarray(hashes, "<u8"))
+    return pa.Array.from_buffers(pa.binary(CONTENT_HASH_BYTES), len(hashes), [None, data])
 
 
 def _signatures(words: Words, stays: np.ndarray, near: NearConfig) -> pa.Array:

@@ -66,6 +66,8 @@ def _plain_json(fields: dict[str, Any], names: list[str], marker: str) -> str:
     # A file may carry truncation and padding: every text would become exactly 128 ids, without a warning.
     plain = {**fields, "added_tokens": [], "truncation": None, "padding": None, "model": dict(fields["model"])}
     model = plain["model"]
+    if "dropout" in model:  # of merges, by chance, for training a model: other ids at every call
+        model["dropout"] = None
     hidden = {name: f"\ufdd0{marker}:{index}" for index, name in enumerate(names)}  # U+FDD0 is no character
     if isinstance(model["vocab"], list):
         model["vocab"] = [[hidden.get(piece, piece), score] for piece, score in model["vocab"]]

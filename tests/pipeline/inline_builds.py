@@ -35,9 +35,17 @@ def a_token_a_byte() -> bytes:
 
 
 def build_texts(
-    root: Path, files: Sequence[Sequence[tuple[str, str]]], *, tokenizer: bytes | None = None, **changes: Any
+    root: Path,
+    files: Sequence[Sequence[tuple[str, str]]],
+    *,
+    tokenizer: bytes | None = None,
+    said: list[str] | None = None,
+    **changes: Any,
 ) -> Dataset:
-    """Build a data set of (id, text) records, one JSON-lines file a list, one source; nothing is filtered."""
+    """Build a data set of (id, text) records, one JSON-lines file a list, one source; nothing is filtered.
+
+    What the terminal would show is added to `said`.
+    """
     root.mkdir(parents=True)
     for number, records in enumerate(files):
         lines = [json.dumps({"id": name, "text": text}) + "\n" for name, text in records]
@@ -55,7 +63,7 @@ def build_texts(
         **changes,
     }
     runtime = InlineRuntime(f"{values['output']}/.build")
-    return build(parse(values), runtime, Host(workers=1, ray="none"), lambda _line: None)
+    return build(parse(values), runtime, Host(workers=1, ray="none"), (said if said is not None else []).append)
 
 
 def problems_of(dataset: Dataset) -> list[str]:

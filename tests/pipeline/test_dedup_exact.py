@@ -33,6 +33,16 @@ def test_the_hash_is_sha256_of_the_text_with_single_spaces(texts: list[str]) -> 
     assert hashes(*texts) == [plain_hash(text) for text in texts]
 
 
+@settings(max_examples=150, deadline=None)
+@given(st.integers(58, 66), st.lists(SPACES | LIKE_SPACES, min_size=1, max_size=6).map("".join), st.integers(0, 130))
+@example(63, "\u2003", 64)
+@example(62, "\u2003\u3000", 62)
+@example(64, " ", 0)
+def test_white_space_across_two_blocks_of_64_bytes_is_one_space(before: int, between: str, after: int) -> None:
+    text = "a" * before + between + "b" * after
+    assert hashes(text, text) == 2 * [plain_hash(text)]
+
+
 def test_content_hashes_never_change() -> None:
     # Relied on by every version whose content hashes are stored for the next one to compare with.
     assert hashes("Принтер  не\nпечатает ", "") == [

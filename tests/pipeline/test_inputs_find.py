@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from manifests.yaml_config import ConfigError
 from pipeline.config import SourceConfig
 from pipeline.inputs import InputFile, find_inputs, group_inputs
+from pipeline.readers import FORMAT_OF_NAME
+from pipeline.readers.names import NO_TEXT
 
 
 def source(*paths: object, name: str = "docs") -> SourceConfig:
@@ -146,6 +148,30 @@ def test_files_that_are_no_data_are_left_out_with_a_reason(tmp_path):
         "_temporary/x.jsonl": "a marker of a tool",
         ".git/config": "a hidden file or folder",
     }
+
+
+def test_files_that_are_no_text_by_their_ending_are_left_out_unless_a_format_is_named(tmp_path):
+    for name in ["a.md", "a.PNG", "b.svg", "site.css", "x/app.js", "lib.so", "program.py", "dump.xml", ".md", "png"]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    inputs = find_inputs(source(tmp_path))
+    assert [file.name for file in inputs.files] == ["a.md", "dump.xml", "png", "program.py"]
+    assert {Path(one.url).relative_to(tmp_path).as_posix(): one.reason for one in inputs.skipped} == {
+        "a.PNG": "a picture",
+        "b.svg": "a picture",
+        "site.css": "a style sheet or script of pages",
+        "x/app.js": "a style sheet or script of pages",
+        "lib.so": "compiled code",
+        ".md": "a hidden file or folder",
+    }
+    assert [file.name for file in find_inputs(source(tmp_path / "a.PNG")).files] == ["a.PNG"]
+    named = find_inputs(SourceConfig(name="s", paths=(str(tmp_path),), format="text"))
+    assert "x/app.js" in [file.name for file in named.files]
+
+
+def test_no_ending_of_a_format_is_one_of_no_text():
+    endings = {ending for endings in NO_TEXT.values() for ending in endings.split()}
+    assert endings.isdisjoint(name.removeprefix(".") for name in FORMAT_OF_NAME)
 
 
 def test_a_hidden_file_named_in_full_is_read(tmp_path):

@@ -50,6 +50,10 @@ def test_labels_and_scores_are_those_of_fasttext(texts: list[str]) -> None:
     check(texts)
 
 
+def test_words_at_the_edges_of_blocks_and_long_ones_are_read_whole() -> None:
+    check([f"{'x' * size} принтер не печатает {'я' * size}" for size in (1, 7, 8, 31, 32, 62, 63, 64, 65, 127, 300)])
+
+
 def test_a_label_does_not_depend_on_the_batch() -> None:
     texts = [f"слово{number} word{number} Wort{number} слово" for number in range(5_000)]
     together = detect(pa.array(texts, pa.large_string()))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pipeline.ledger import Ledger, LedgerError
-from pipeline.stages import read
+from pipeline.stages import read_unit
 from tests.pipeline.inline_builds import build_texts
 
 
@@ -71,11 +71,11 @@ def test_an_empty_build_has_read_and_kept_rows_of_zero() -> None:
 def test_bytes_are_counted_where_they_are_read_and_not_only_where_they_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep = read._keep
+    keep = read_unit._keep
 
-    def keep_a_byte_short(ids: Any, text: Any, task: Any, end: Any) -> Any:
-        return keep(ids, text, task, lambda stage, reason, number, size: end(stage, reason, number, size - 1))
+    def keep_a_byte_short(ids: Any, text: Any, dates: Any, task: Any, end: Any) -> Any:
+        return keep(ids, text, dates, task, lambda stage, reason, number, size: end(stage, reason, number, size - 1))
 
-    monkeypatch.setattr(read, "_keep", keep_a_byte_short)
+    monkeypatch.setattr(read_unit, "_keep", keep_a_byte_short)
     with pytest.raises(LedgerError, match=r"source letters: 8 bytes read, 7 accounted for, \+1"):
         build_texts(tmp_path / "d", [[("a", "text"), ("b", "more")]], example={"seq_len": 8})

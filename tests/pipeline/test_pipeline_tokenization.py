@@ -82,6 +82,17 @@ def test_what_is_no_tokenizer_is_refused_in_one_line(data: bytes) -> None:
         read_tokenizer(data)
 
 
+def test_dropout_of_the_file_does_not_act(trained: Tokenizer) -> None:
+    fields = json.loads(trained.data)
+    fields["model"]["dropout"] = 0.5
+    dropping = read_tokenizer(json.dumps(fields).encode())
+    texts = ["the same text has the same ids whenever it is encoded " * 20]
+    right = open_engines(trained.plain, "reference").chosen.encode(texts)[0].tolist()
+    for setting in ("auto", "reference"):
+        engine = open_engines(dropping.plain, setting).chosen
+        assert all(engine.encode(texts)[0].tolist() == right for _ in range(5))
+
+
 def test_truncation_and_padding_of_the_file_do_not_act(trained: Tokenizer) -> None:
     fields = json.loads(trained.data)
     fields["truncation"] = {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}

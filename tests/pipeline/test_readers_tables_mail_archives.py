@@ -319,11 +319,12 @@ def test_an_archive_is_a_folder_of_files_each_in_its_own_format(tmp_path, pack):
         ("../out.txt", b"name only"),
         ("._junk", b"\0"),
         ("photo.png", b"\x89PNG"),
+        ("program.py", b"import os"),
         ("inner.bin", inner),
     )
     documents, bad = read(tmp_path / "archive.whatever", content)
     assert documents == [("j", "lines"), ("t", "table"), (None, "name only"), (None, "# inner")]
-    assert bad == [("a.jsonl", "invalid_json"), ("photo.png", "unknown_format")]
+    assert bad == [("a.jsonl", "invalid_json"), ("program.py", "unknown_format")]
     assert not (tmp_path.parent / "out.txt").exists()
 
 
@@ -339,6 +340,22 @@ def test_what_an_archive_skips_by_name_is_listed_with_its_reason(tmp_path, pack)
         ("inner.bin/.git/config", "a hidden file or folder"),
     ]
     assert sum(records.documents.num_rows for records in batches) == 2
+
+
+def test_pictures_and_scripts_in_an_archive_are_read_where_a_format_is_named(tmp_path):
+    path = tmp_path / "a.tar"
+    path.write_bytes(tar_of(("a.js", b"let a"), ("B.PNG", b"text after all"), ("css", b"a name without an ending")))
+    assert [row for records in read_file(str(path), format="text") for row in records.text.to_pylist()] == [
+        "let a",
+        "text after all",
+        "a name without an ending",
+    ]
+    [*batches] = read_file(str(path))
+    assert [skipped for records in batches for skipped in records.skipped] == [
+        ("a.js", "a style sheet or script of pages"),
+        ("B.PNG", "a picture"),
+    ]
+    assert [bad.member for records in batches for bad in records.bad] == ["css"]
 
 
 def test_a_source_in_an_8_bit_encoding_is_read_by_its_name(tmp_path):
