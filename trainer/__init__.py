@@ -3,7 +3,7 @@
     1. train.py      the command and the loop: config -> model -> steps -> final export
     2. config.py     one YAML file plus --set, made into frozen dataclasses by manifests/yaml_config.py
     3. model.py      a Hugging Face directory, or a config: the module without memory; weights.py fills it, each rank
-                     its own rows; attention.py keeps documents apart
+                     its own rows; attention.py keeps documents apart, families.py asks whether it does
     4. parallel.py   torchrun's facts, the device mesh, FSDP2 over gloo or NCCL; blocks.py recomputes and compiles;
                      rendezvous.py lets ranks start again
     5. stream.py     loader -> the micro-batches of one step, and that step's digest

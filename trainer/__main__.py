@@ -61,7 +61,7 @@ def _diagnose(options: argparse.Namespace) -> int:
 def _scaling(options: argparse.Namespace) -> int:
     from trainer.commands import scaling
 
-    measured = scaling.scaling(options.folder, ranks=options.ranks, num_steps=options.steps)
+    measured = scaling.scaling(options.folder, ranks=options.ranks, num_steps=options.steps, baseline=options.baseline)
     sys.stdout.writelines(line + "\n" for line in scaling.lines(measured))
     return 0
 
@@ -133,6 +133,12 @@ def _parser() -> argparse.ArgumentParser:
     scaling.add_argument("folder", type=Path, metavar="RUN", help="the output folder of a run")
     scaling.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4], metavar="N", help="default: 1 2 4")
     scaling.add_argument("--steps", type=int, default=10, metavar="N", help="measured, after 3 of warm-up; default: 10")
+    scaling.add_argument(
+        "--baseline",
+        type=Path,
+        metavar="FILE",
+        help="an earlier scaling.json as T1; default: the fewest ranks",
+    )
     return parser
 
 

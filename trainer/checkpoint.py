@@ -33,6 +33,7 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.checkpoint.state_dict_loader import load as load_sharded
 
 from manifests import storage
+from manifests.errors import UserError
 from manifests.yaml_config import ConfigError
 from trainer import checkpoint_files as files
 from trainer import checkpoint_write, remote, rng
@@ -44,6 +45,15 @@ from trainer.parallel import Ranks
 from trainer.progress import Progress
 
 FORMAT = "shardmill-checkpoint/1"
+# How long a start waits for the remote to say what it holds. Its own retries against a store that accepts and never
+# answers would take eight minutes; the supervisor's next start is the better retry.
+_REMOTE_LOOK_S = 60.0
+# A copy that takes longer at the end of a run is said to be what is being waited for.
+_QUIET_COPY_S = 10
+
+
+class OutOfReachError(RuntimeError):
+    """The remote copies could not be looked at and there is no checkpoint here: whether the run is new is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,19 +110,30 @@ class Checkpoints:
     def is_due_by_steps(self, step: int) -> bool:
         return self._config.steps is not None and step % self._config.steps == 0
 
-    def find(self) -> tuple[Saved, Path] | None:
+    def find(self, entering: Callable[[str], None] = lambda _: None) -> tuple[Saved, Path] | None:
         """The newest valid checkpoint, local or remote, and its folder; None for a fresh run. Clears debris.
 
-        Raises ConfigError where checkpoints exist and none verifies: starting over would hide the loss.
+        A remote out of reach costs one line where a local one is valid. entering: called with each phase's name. Raises
+        OutOfReachError where none is valid here and the remote cannot be looked at, ConfigError where checkpoints
+        exist and none verifies: starting over would hide the loss.
         """
-        here, there = self._ranks.decide(self._candidates)
+        entering("looking for checkpoints")
+        here, there, unseen = self._ranks.decide(self._candidates)
+        if unseen is not None and here:
+            self._say(f"warning: {self._remote} was not looked at: {unseen}; only the checkpoints here are considered")
         for step in sorted({*here, *there}, reverse=True):
+            entering(f"taking checkpoint step-{step}")
             if (step in here and self._is_valid(step)) or (step in there and self._is_fetched(step)):
                 folder = files.folder_of(self._root, step)
                 self._last_step = step
                 if self._copier is not None and step not in there:
                     self._copier.copy(step)
                 return self._read_state(folder), folder
+        if unseen is not None:
+            raise OutOfReachError(
+                f"no valid checkpoint under {self._root}, and {self._remote} was not looked at: {unseen};"
+                " run again when it answers, or unset checkpoint.remote to start from the beginning"
+            )
         if here or there:
             raise ConfigError(
                 "output",
@@ -126,11 +147,24 @@ class Checkpoints:
         text = self._ranks.decide(lambda: (folder / files.STATE_NAME).read_text(encoding="utf-8"))
         return Saved.from_json(json.loads(text), folder)
 
-    def _candidates(self) -> tuple[list[int], list[int]]:
-        """Steps with a local folder, and steps with a whole remote copy."""
+    def _candidates(self) -> tuple[list[int], list[int], str | None]:
+        """Steps with a local folder, steps with a whole remote copy, and why the remote could not be looked at."""
         self._root.mkdir(parents=True, exist_ok=True)
         files.clear_debris(self._root)
-        return files.steps_in(self._root), [] if self._remote is None else remote.steps_in(self._remote)
+        here = files.steps_in(self._root)
+        where, found = self._remote, list[int]()
+        if where is None:
+            return here, found, None
+        self._say(f"looking for checkpoints at {where}")
+        look = Background("checkpoint look")  # a dead mount or endpoint holds its thread, not the start
+        look.start(lambda: found.extend(remote.steps_in(where)))
+        if not look.wait(_REMOTE_LOOK_S):
+            return here, [], f"no answer within {_REMOTE_LOOK_S:g} s"
+        if isinstance(look.failure, OSError | UserError):
+            return here, [], str(look.failure)
+        if look.failure is not None:
+            raise look.failure
+        return here, found, None
 
     def _is_valid(self, step: int) -> bool:
         """Each rank hashes its share of the files, so that 112 GB do not wait for one of them."""
@@ -240,8 +274,12 @@ class Checkpoints:
 
     def finish_copies(self, alive: Callable[[], None]) -> None:
         """Wait until the remote holds what it was promised; `alive` is called every second or so meanwhile."""
+        waited_s = 0
         while self._ranks.sum([self._copier is not None and not self._copier.wait(1.0)])[0]:
             alive()
+            waited_s += 1
+            if waited_s == _QUIET_COPY_S:
+                self._say(f"waiting for the last copy to {self._remote}")
 
     def let_go(self, timeout_s: float) -> bool:
         """Not collective. Whether no thread of ours works in the folder any more, after at most `timeout_s` seconds."""

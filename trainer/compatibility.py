@@ -8,7 +8,10 @@ from typing import Any
 from manifests.yaml_config import ConfigError, flatten
 
 # Keys that say where and how a run is kept or computed, and leave its data, schedule and update rule alone.
-_SILENT = ("output", "hang_minutes", "checkpoint.", "validation.", "loader.num_workers", "loader.cache_", "prometheus.")
+_SILENT = (
+    *("output", "hang_minutes", "start_minutes", "checkpoint.", "validation."),
+    *("loader.num_workers", "loader.cache_", "prometheus."),
+)
 
 
 def check(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

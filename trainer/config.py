@@ -161,6 +161,7 @@ class TrainConfig:
     schedule: ScheduleConfig = setting("learning rate over consumed examples", ScheduleConfig)
     optimizer: OptimizerConfig = setting("the update rule", OptimizerConfig)
     hang_minutes: float | None = setting("no step for so long ends the rank with its stacks; null: never", 10.0)
+    start_minutes: float | None = setting("the same for one phase before the first step", 30.0)
     precision: Literal["fp32", "bf16", "fp16"] = setting("of compute; master weights and reductions stay fp32", "fp32")
     recompute: Literal["none", "selective", "full"] = setting("activations made again in the backward pass", "none")
     compile: bool = setting("torch.compile, block by block", False)
@@ -177,8 +178,10 @@ class TrainConfig:
         _at_least("global_batch", self.global_batch, 1)
         _at_least("micro_batch", self.micro_batch, 1)
         _at_least("steps", self.steps, 1)
-        if self.hang_minutes is not None and self.hang_minutes <= 0:
-            raise ConfigError("hang_minutes", f"{self.hang_minutes} is not a time; give a positive number or null")
+        for name in ("hang_minutes", "start_minutes"):
+            minutes = getattr(self, name)
+            if minutes is not None and minutes <= 0:
+                raise ConfigError(name, f"{minutes} is not a time; give a positive number or null")
         if not 0.0 < self.lr < float("inf"):
             raise ConfigError("lr", f"{self.lr} cannot train; give a positive number such as 3e-4")
 

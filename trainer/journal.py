@@ -12,9 +12,11 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from trainer.append import AppendedLines
 from trainer.facts import StepFacts
 from trainer.metrics import METRICS
 
@@ -52,40 +54,51 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     complete, _, _ = path.read_bytes().rpartition(b"\n")
-    rows = []
-    for line in complete.split(b"\n"):
-        try:
-            values = json.loads(line)
-        except ValueError:
-            continue
-        rows.append(values)
-    return rows
+    rows = map(_row_in, complete.split(b"\n"))
+    return [values for values in rows if values is not None]
+
+
+def _row_in(line: bytes) -> dict[str, Any] | None:
+    try:
+        values = json.loads(line)
+    except ValueError:
+        return None
+    return values if isinstance(values, dict) else None
 
 
 class Journal:
     """The open metrics file of a run; one process writes it."""
 
-    def __init__(self, path: Path, *, resumed_step: int) -> None:
-        """Keeps the rows up to `resumed_step` and drops later ones, which will be made again."""
-        kept = [values for values in read_rows(path) if values["step"] <= resumed_step]
-        shorter = path.with_name(path.name + ".tmp")
-        with shorter.open("w", encoding="utf-8") as stream:
-            stream.writelines(json.dumps(values) + "\n" for values in kept)
-            stream.flush()
-            os.fsync(stream.fileno())
-        shorter.replace(path)
-        self._stream = path.open("a", encoding="utf-8")
+    def __init__(self, path: Path, say: Callable[[str], None], *, resumed_step: int) -> None:
+        """Keeps the rows up to `resumed_step` and drops later ones, which will be made again.
+
+        Cut in place, not rewritten: a full disk has room for that. A line that a power cut left unreadable among those
+        kept stays, and readers pass over it.
+        """
+        if path.exists():
+            os.truncate(path, _end_of(path, resumed_step))
+        self._lines = AppendedLines(path, say)
 
     def write(self, facts: StepFacts) -> None:
-        self._stream.write(json.dumps(row(facts), allow_nan=False) + "\n")
-        self._stream.flush()
+        self._lines.write(json.dumps(row(facts), allow_nan=False))
 
     def sync(self) -> None:
-        """Make the rows as durable as the checkpoint that is about to be written."""
-        os.fsync(self._stream.fileno())
+        """Make the rows as durable as the checkpoint that is about to be written. Raises OSError on a full disk."""
+        self._lines.sync()
 
     def close(self) -> None:
-        self._stream.close()
+        self._lines.close()
+
+
+def _end_of(path: Path, step: int) -> int:
+    """Bytes up to the end of the last whole row of a step that is `step` or earlier."""
+    position = end = 0
+    for line in path.read_bytes().splitlines(keepends=True):
+        position += len(line)
+        values = _row_in(line) if line.endswith(b"\n") else None
+        if values is not None and values["step"] <= step:
+            end = position
+    return end
 
 
 def step_line(facts: StepFacts, *, num_steps: int, seconds_left: float) -> str:

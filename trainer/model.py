@@ -100,11 +100,14 @@ def _from_keys(values: dict[str, Any]) -> PretrainedConfig:
     try:
         return AutoConfig.for_model(model_type, **keys)
     except ValueError as error:
-        reason = str(error).splitlines()[0][:200]
-        raise ConfigError("model.config", f"transformers refuses model_type {model_type!r}: {reason}") from error
+        raise ConfigError(
+            "model.config", f"transformers refuses model_type {model_type!r}: {first_line(error)}"
+        ) from error
 
 
 def _check(config: PretrainedConfig, vocab_size: int, seq_len: int) -> None:
+    if config.is_encoder_decoder:
+        raise ConfigError("model", f"{config.model_type} is an encoder with a decoder; give a decoder-only model")
     if config.vocab_size < vocab_size:
         raise ConfigError(
             "model",
@@ -134,19 +137,29 @@ def build_model(plan: ModelPlan, *, attention: Attention = "sdpa") -> PreTrained
     shard_model or `materialize` gives the parameters memory, `fill` their values.
     """
     make: Any = AutoModelForCausalLM.from_config  # transformers leaves it unannotated
-    with no_init_weights():
-        # On CPU, where memory that nobody writes is only reserved, so that the buffers come out computed.
-        model: PreTrainedModel = make(plan.config, dtype=torch.float32, attn_implementation=IMPLEMENTATIONS[attention])
+    try:
+        with no_init_weights():
+            # On CPU, where memory that nobody writes is only reserved, so that the buffers come out computed.
+            model: PreTrainedModel = make(
+                plan.config, dtype=torch.float32, attn_implementation=IMPLEMENTATIONS[attention]
+            )
+    except (ValueError, TypeError, AttributeError, AssertionError, ImportError) as error:
+        raise ConfigError("model", f"transformers makes no {plan.config.model_type}: {first_line(error)}") from error
     # Skipping the values skips the tie as well.
     model.tie_weights()
     materialize(model, torch.device("meta"), {})
     return model
 
 
+def first_line(error: Exception) -> str:
+    """Of a library's message, at most 200 characters: what fits into a line of ours."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
 def fill(model: PreTrainedModel, plan: ModelPlan, *, seed: int) -> None:
     """Values for the parameters, sharded (collective) or plain: from plan.weights, or random ones by the seed."""
     if plan.weights is not None:
-        read_weights(model, plan.weights)
+        read_weights(model, build_model(plan), plan.weights)
     else:
         draw_weights(model, build_model(plan), seed=seed)
 

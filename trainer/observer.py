@@ -22,12 +22,13 @@ _RECENT_STEPS = 200
 class History:
     """timeline.jsonl of a run, and the goodput it amounts to so far. Rank 0's."""
 
-    def __init__(self, path: Path, *, step: int, world_size: int) -> None:
+    def __init__(self, path: Path, say: Callable[[str], None], *, step: int, world_size: int) -> None:
         """Notes the start of an attempt that goes on after `step`."""
-        self._timeline = Timeline(path)
+        self._timeline = Timeline(path, say)
         self._timeline.note("start", seconds=process_age_s(), step=step, world_size=world_size)
         earlier = ledger(read_events(path))
-        self._born_at = earlier.attempts[0].born_at
+        # None: a full disk took not even the start's line.
+        self._born_at = earlier.attempts[0].born_at if earlier.attempts else time.time() - process_age_s()
         self._productive_s = earlier.seconds.productive
 
     def step(self, facts: StepFacts) -> None:

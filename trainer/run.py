@@ -27,6 +27,7 @@ from trainer.config import MeshConfig, TrainConfig
 from trainer.evaluate import ValidationSet, evaluate
 from trainer.exporter import make_publisher
 from trainer.facts import StepFacts
+from trainer.families import check_documents_stay_apart
 from trainer.hardware import device_name, peak_flops
 from trainer.journal import Journal
 from trainer.model import (
@@ -50,6 +51,7 @@ from trainer.schedule import Schedule, scaled_rate, warmup_examples
 from trainer.signals import EXIT_RESUME_ME, StopSignal
 from trainer.stream import StepStream, batch_digest
 from trainer.watchdog import Watchdog
+from trainer.weights import stored_names
 
 # A first try must make many steps even of a small corpus; a real run states its batch.
 _DEFAULT_GLOBAL_BATCH = 8
@@ -159,9 +161,10 @@ class Run:
             self.checkpoints.save(self.model, self.optimizer, state, must=must, before_rename=self.observer.sync)
 
 
-def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
+def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks, watchdog: Watchdog) -> Run:
     """Collective. Builds or resumes; says on rank 0 what it did. Raises UserError where the request cannot be met."""
     say = _speaker(ranks)
+    watchdog.enter("opening the output folder and the data set")
     _make_deterministic(ranks.device)
     output = _output_folder(config, dataset)
     lock = OutputLock(output)
@@ -172,7 +175,7 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
     config = replace(config, global_batch=global_batch)
     checkpoints = Checkpoints(output / "checkpoints", config.checkpoint, ranks, say, time.monotonic)
     facts = _facts(config, dataset, ranks, plan)
-    found = checkpoints.find()
+    found = checkpoints.find(watchdog.enter)
     saved, folder = found if found is not None else (None, None)
     notes = compatibility.check(saved.facts, facts) if saved is not None else []
     if saved is not None:
@@ -180,10 +183,12 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
     num_steps = config.steps if config.steps is not None else loader.steps_per_epoch
 
     announce.data(say, dataset)
+    watchdog.enter("building the model")
     model = build_model(plan, attention=choose_attention(config.attention, ranks.device))
     shape = shape_of(model)
     mesh = make_mesh(_choose_mesh(config, shape, dataset, ranks, say), ranks)
     say(f"model: {num_parameters(model):,} parameters, {plan.words}")
+    stored_names(model)  # an export that could not be read again is refused now
     use_cross_entropy(model, choose_cross_entropy(config.cross_entropy, model))
     shard_model(
         model,
@@ -194,12 +199,16 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
         compiled=config.compile,
     )
     if found is None:
+        watchdog.enter("filling the weights")
         fill(model, plan, seed=config.seed)
     model.train()
     optimizer = make_optimizer(model, config.optimizer)
     rng.seed_all(config.seed, 0, ranks.rank)
     if found is not None:
+        watchdog.enter("loading the checkpoint")
         checkpoints.load(found, model, optimizer, seed=config.seed)
+    watchdog.enter("trying whether documents stay apart")
+    check_documents_stay_apart(model, seq_len=dataset.manifest.example.seq_len, device=ranks.device)
     progress = (saved.progress if saved is not None else Progress()).in_precision(config.precision)
     announce.start(say, folder, progress, notes)
     announce.batch(say, config, loader, dataset, ranks, num_steps)
@@ -217,7 +226,7 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> Run:
         stream=StepStream(loader),
         validation=ValidationSet(dataset=dataset, micro_batch=config.micro_batch),
         checkpoints=checkpoints,
-        watchdog=Watchdog(config.hang_minutes),
+        watchdog=watchdog,
         flops_per_token=shape.flops_per_token(dataset.manifest.example.seq_len),
         peak_flops=_peak_of_all(ranks, config.precision),
         observer=_open_observer(config, output, facts, progress, ranks, num_steps, say),
@@ -363,9 +372,9 @@ def _open_observer(
 ) -> Observer:
     journal = history = None
     if ranks.is_first:
-        (output / "run.json").write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        journal = Journal(output / "metrics.jsonl", resumed_step=progress.step)
-        history = History(output / "timeline.jsonl", step=progress.step, world_size=ranks.world_size)
+        _write_facts(output / "run.json", facts, say)
+        journal = Journal(output / "metrics.jsonl", say, resumed_step=progress.step)
+        history = History(output / "timeline.jsonl", say, step=progress.step, world_size=ranks.world_size)
     return Observer(
         journal=journal,
         history=history,
@@ -374,3 +383,11 @@ def _open_observer(
         first_step=progress.step,
         num_steps=num_steps,
     )
+
+
+def _write_facts(path: Path, facts: dict[str, Any], say: Callable[[str], None]) -> None:
+    """Whole or not at all: on a full disk the file of the attempt before stays, and the run goes on."""
+    try:
+        storage.write_bytes(str(path), (json.dumps(facts, indent=2, ensure_ascii=False) + "\n").encode())
+    except OSError as error:
+        say(f"warning: {path} cannot be written: {error}")

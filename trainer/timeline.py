@@ -19,24 +19,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from trainer.append import AppendedLines
+
 
 class Timeline:
     """The open file of one attempt; one process writes it."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path, say: Callable[[str], None], clock: Callable[[], float] = time.time) -> None:
         torn = path.exists() and path.read_bytes()[-1:] not in (b"\n", b"")
-        self._stream = path.open("a", encoding="utf-8")
+        self._lines = AppendedLines(path, say)
         if torn:  # a line that a kill cut short: ended here, so that only it is lost
-            self._stream.write("\n")
+            self._lines.write("")
         self._clock = clock
 
     def note(self, kind: str, *, seconds: float, **values: Any) -> None:
         line = {"kind": kind, "at": round(self._clock(), 6), "seconds": round(seconds, 6), **values}
-        self._stream.write(json.dumps(line) + "\n")
-        self._stream.flush()
+        self._lines.write(json.dumps(line))
 
     def close(self) -> None:
-        self._stream.close()
+        self._lines.close()
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from manifests.command_line import OneLineParser
 from manifests.config_help import describe, help_width
 from manifests.errors import UserError
 from manifests.manifest import Dataset, load
+from trainer.checkpoint import OutOfReachError
 from trainer.config import TrainConfig, load_config
 from trainer.export import export
 from trainer.facts import StepFacts
@@ -29,6 +30,7 @@ from trainer.parallel import leave, process_group
 from trainer.run import Run, prepare
 from trainer.signals import StopSignal, die_with_launcher
 from trainer.step import train_step
+from trainer.watchdog import Watchdog
 
 # How long a rank other than the first waits, its line unsaid, for the launcher to end it after rank 0 has spoken.
 _SILENT_S = 10.0
@@ -137,12 +139,16 @@ def main(arguments: list[str] | None = None) -> int:
         config = load_config(options.config, options.settings)
         dataset = _load_dataset(options.manifest)
     except UserError as error:
-        return _refuse(error, speaks=os.environ.get("RANK", "0") == "0")
+        return _refuse(error, 2, speaks=os.environ.get("RANK", "0") == "0")
+    watchdog = Watchdog(config.hang_minutes, start_minutes=config.start_minutes, rank=int(os.environ.get("RANK", "0")))
+    watchdog.enter("joining the other ranks")
     with process_group() as ranks:
         try:
-            run = prepare(config, dataset, ranks)
-        except UserError as error:
-            return _refuse(error, speaks=ranks.is_first)
+            run = prepare(config, dataset, ranks, watchdog)
+        except (UserError, OutOfReachError) as error:
+            watchdog.rest()
+            code = 2 if isinstance(error, UserError) else 1
+            return _refuse(error, code, speaks=ranks.is_first)
         stop.install()
         try:
             code = train(run, stop)
@@ -157,14 +163,14 @@ def main(arguments: list[str] | None = None) -> int:
             run.close()
 
 
-def _refuse(error: UserError, *, speaks: bool) -> int:
+def _refuse(error: Exception, code: int, *, speaks: bool) -> int:
     """Rank 0 speaks for all. The others wait to be ended with it: torchrun ends everyone at the first exit it sees."""
     if speaks:
         sys.stderr.write(f"train.py: {error}\n")
         sys.stderr.flush()
     else:
         time.sleep(_SILENT_S)
-    return 2
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:

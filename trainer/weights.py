@@ -19,6 +19,7 @@ from safetensors import safe_open
 from torch import nn
 from torch.distributed.tensor import DTensor, Shard
 from transformers import PreTrainedModel
+from transformers.core_model_loading import revert_weight_conversion
 
 from manifests.canonical import derived_seed
 from manifests.yaml_config import ConfigError
@@ -26,18 +27,21 @@ from manifests.yaml_config import ConfigError
 _INDEX, _SINGLE = "model.safetensors.index.json", "model.safetensors"
 
 
-def read_weights(model: PreTrainedModel, folder: Path) -> None:
+def read_weights(model: PreTrainedModel, twin: PreTrainedModel, folder: Path) -> None:
     """Fill `model` from a Hugging Face directory. Raises ConfigError where names or sizes do not fit it exactly.
 
     Stored precision is converted to the parameter's. A name may stand with or without the model's own prefix
-    ("model."), as in files of a model saved without its head; a tied parameter under either of its names.
+    ("model."), as in files of a model saved without its head; a tied parameter under either of its names. `twin`: the
+    same model, unsharded and without memory: FSDP renames the class, by which transformers finds its own renamings.
     """
     stored = _stored_names(folder)
     used = set()
     handles: dict[str, Any] = {}
     prefix = f"{model.base_model_prefix}."
+    renamed = stored_names(twin)
     for names, parameter in _parameters(model):
-        candidates = [candidate for name in names for candidate in (name, name.removeprefix(prefix))]
+        known = [*names, *(renamed[name] for name in names)]
+        candidates = [candidate for name in known for candidate in (name, name.removeprefix(prefix))]
         found = [name for name in candidates if name in stored]
         if not found:
             raise ConfigError(
@@ -65,6 +69,26 @@ def read_weights(model: PreTrainedModel, folder: Path) -> None:
             f"{folder} holds {len(left)} tensors that config.json has no place for, the first {left[0]}; give the"
             " config.json that belongs to the files (quantized weights must be converted to 16 or 32 bits first)",
         )
+
+
+def stored_names(model: PreTrainedModel) -> dict[str, str]:
+    """Parameter name -> its name in files that transformers writes. Raises ConfigError where that is not one to one.
+
+    transformers renames on saving what it calls otherwise by now (gpt_neox: lm_head -> embed_out); fused parameters it
+    takes apart (mixtral: the experts), which cannot be read by rows: better refused before than after days of training.
+    """
+    names = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        empty = torch.empty(parameter.shape, device="meta")
+        stored: dict[str, torch.Tensor] = revert_weight_conversion(model, {name: empty})
+        if [tuple(tensor.shape) for tensor in stored.values()] != [tuple(empty.shape)]:
+            raise ConfigError(
+                "model",
+                f"files of a {model.config.model_type} hold {name} in parts ({sorted(stored)[0]} ...), which is not"
+                " supported; give a dense model such as llama, mistral, qwen2 or qwen3",
+            )
+        names[name] = next(iter(stored))
+    return names
 
 
 def draw_weights(model: PreTrainedModel, twin: PreTrainedModel, *, seed: int) -> None:

@@ -28,7 +28,7 @@ class Trial:
     """Saves by hand; `said` is what the checkpoints had to say."""
 
     def __init__(
-        self, output: Path, ranks: Ranks, *, remote: Path | None = None, keep: int = KEEP, num_values: int = 8
+        self, output: Path, ranks: Ranks, *, remote: Path | str | None = None, keep: int = KEEP, num_values: int = 8
     ) -> None:
         self.root, self.said = output / "checkpoints", list[str]()
         self.model = nn.Linear(num_values, 1, bias=False)

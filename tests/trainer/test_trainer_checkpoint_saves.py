@@ -1,5 +1,7 @@
 """Saves beside the training: what they hold, when the next is skipped, and that a failed one takes nothing away."""
 
+import re
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +11,8 @@ import pytest
 from manifests import storage
 from tests.trainer.checkpoint_trial import Trial, values_of
 from tests.trainer.forked_ranks import ForkedRanks
+from trainer import checkpoint, checkpoint_write, remote
 from trainer import checkpoint_files as files
-from trainer import checkpoint_write, remote
 from trainer.parallel import Ranks, process_group
 
 
@@ -201,12 +203,54 @@ def test_the_newest_valid_one_is_taken_wherever_it_lies(tmp_path: Path, ranks: R
     again = Trial(tmp_path, ranks, remote=there, keep=3)
     assert again.resume() == 30, "the copy of 30 is whole"
     assert again.said == [
+        f"looking for checkpoints at {there}",
         "checkpoint step-30 is not valid: rng-0.pt has other content than its list says; looking at older ones",
         f"fetching checkpoint step-30 from {there}",
     ]
     for path in (trial.root / "step-30" / "rng-0.pt", there / "step-30" / "rng-0.pt"):
         path.unlink()
     assert Trial(tmp_path, ranks, remote=there, keep=3).resume() == 20, "20 is whole here"
+
+
+@pytest.fixture
+def silent_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An S3 endpoint that accepts connections and never answers: the kernel completes them, nobody reads."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "nobody")
+        monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+        monkeypatch.setattr(checkpoint, "_REMOTE_LOOK_S", 0.5)
+        yield "s3://bucket/copies"
+
+
+@pytest.fixture
+def closed_store(monkeypatch: pytest.MonkeyPatch) -> str:
+    """An S3 endpoint where nothing listens."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "nobody")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    return "s3://bucket/copies"
+
+
+@pytest.mark.parametrize(
+    ("store", "why"), [("silent_store", "no answer within 0.5 s"), ("closed_store", "cannot reach http://127.0.0.1:1")]
+)
+def test_a_store_out_of_reach_at_the_start_costs_one_line_where_a_checkpoint_is_here_and_is_an_error_where_none_is(
+    tmp_path: Path, ranks: Ranks, request: pytest.FixtureRequest, store: str, why: str
+) -> None:
+    where = request.getfixturevalue(store)
+    trial = Trial(tmp_path, ranks)
+    trial.save(10)
+    assert trial.finish()
+    again = Trial(tmp_path, ranks, remote=where)
+    assert again.resume() == 10
+    assert again.said[0] == f"looking for checkpoints at {where}"
+    assert again.said[1].startswith(f"warning: {where} was not looked at: ")
+    assert why in again.said[1]
+    with pytest.raises(checkpoint.OutOfReachError, match=rf"was not looked at: .*{re.escape(why)}"):
+        Trial(tmp_path / "new", ranks, remote=where).resume()
 
 
 def test_where_no_checkpoint_is_valid_the_run_does_not_quietly_begin_again(tmp_path: Path, ranks: Ranks) -> None:

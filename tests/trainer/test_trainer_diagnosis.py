@@ -1,13 +1,16 @@
 """A slow run is explained: the step in parts, one sentence about what limits it, and what more ranks bring."""
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from manifests.errors import UserError
 from trainer.__main__ import main
-from trainer.commands.scaling import compare, lines
+from trainer.commands.scaling import compare, lines, read_baseline
 from trainer.diagnosis import diagnose, verdict
 from trainer.diagnosis import lines as diagnosis_lines
 from trainer.goodput import Seconds
@@ -79,6 +82,21 @@ def test_efficiency_is_t1_over_n_tn_and_exchange_is_what_arithmetic_does_not_exp
     assert four.efficiency == pytest.approx(1.0 / 1.6)
     assert four.exchange_s == pytest.approx(0.35 - 0.225)
     assert list(lines([one, two, four]))[2].split() == ["2", "0.5500", "0.0100", "0.5000", "0.0500", "0.0500", "0.909"]
+
+
+def test_efficiency_against_a_stored_baseline_is_t1_of_then_over_n_tn_of_now(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = tmp_path / "scaling.json"
+    then = compare({2: rows(seconds=0.5, forward_s=0.2, backward_s=0.2), 1: rows(seconds=0.8)})
+    stored.write_text(json.dumps([asdict(one) for one in then]))
+    (eight,) = compare({8: rows(seconds=0.2)}, read_baseline(stored))
+    assert eight.efficiency == pytest.approx(0.8 / (8 * 0.2))
+    stored.write_text("{}")
+    with pytest.raises(UserError, match=r"is no scaling\.json"):
+        read_baseline(stored)
+    with pytest.raises(UserError, match=r"is no scaling\.json"):
+        read_baseline(tmp_path / "none.json")
 
 
 def test_the_clock_books_each_span_under_its_phase() -> None:

@@ -66,12 +66,12 @@ def test_a_clock_set_back_between_attempts_makes_no_negative_time() -> None:
 
 def test_a_line_that_a_kill_cut_short_costs_only_itself(tmp_path: Path) -> None:
     path = tmp_path / "timeline.jsonl"
-    first = Timeline(path, clock=lambda: 110.0)
+    first = Timeline(path, print, clock=lambda: 110.0)
     first.note("start", seconds=10.0, step=0, world_size=1)
     first.close()
     with path.open("a") as stream:
         stream.write('{"kind": "st')
-    second = Timeline(path, clock=lambda: 120.0)
+    second = Timeline(path, print, clock=lambda: 120.0)
     second.note("start", seconds=1.0, step=0, world_size=1)
     second.close()
     assert read_events(path) == [

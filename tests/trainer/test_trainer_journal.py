@@ -30,13 +30,13 @@ def facts(step: int, **changes: object) -> StepFacts:
 
 def test_a_resumed_journal_drops_later_rows_and_a_torn_line(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    journal = Journal(path, resumed_step=0)
+    journal = Journal(path, print, resumed_step=0)
     for step in (1, 2, 3):
         journal.write(facts(step))
     journal.close()
     with path.open("a") as stream:
         stream.write('{"step": 4, "lo')
-    resumed = Journal(path, resumed_step=2)
+    resumed = Journal(path, print, resumed_step=2)
     resumed.write(facts(3, loss=7.0))
     resumed.close()
     assert [(values["step"], values["loss"]) for values in read_rows(path)] == [
@@ -48,13 +48,13 @@ def test_a_resumed_journal_drops_later_rows_and_a_torn_line(tmp_path: Path) -> N
 
 def test_a_line_a_power_cut_left_empty_does_not_keep_the_run_from_going_on(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    journal = Journal(path, resumed_step=0)
+    journal = Journal(path, print, resumed_step=0)
     for step in (1, 2, 3):
         journal.write(facts(step))
     journal.close()
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + b"\0" * (len(lines[1]) - 1) + b"\n" + lines[2])
-    Journal(path, resumed_step=1).close()
+    Journal(path, print, resumed_step=1).close()
     assert [values["step"] for values in read_rows(path)] == [1]
 
 

@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from tests.trainer.forked_ranks import ForkedRanks
 from tests.trainer.trainer_datasets import write_dataset
-from tests.trainer.trainer_processes import TrainingProcess, figures, train_arguments
+from tests.trainer.trainer_processes import TRAIN, TrainingProcess, figures, train_arguments
 
 SETTINGS = ("global_batch=8", "micro_batch=2", "steps=60", "lr=1e-3", "checkpoint.steps=5")
 
@@ -86,3 +88,37 @@ def _wait_until_listening(port: int) -> None:
             time.sleep(0.05)
         else:
             return
+
+
+def test_a_start_that_hangs_says_in_which_phase_shows_the_stacks_and_ends(manifest: str, tmp_path: Path) -> None:
+    """Rank 0 of two, whose other rank never comes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    alone = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    done = subprocess.run(
+        [sys.executable, str(TRAIN), *train_arguments(manifest, tmp_path / "out", "start_minutes=0.05")],
+        env={**os.environ, **alone},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "rank 0: joining the other ranks took more than 3 s (start_minutes); the stacks:" in done.stderr
+    assert "in process_group" in done.stderr
+
+
+def test_a_store_out_of_reach_is_no_new_run(manifest: str, tmp_path: Path) -> None:
+    store = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "nobody"}
+    arguments = train_arguments(manifest, tmp_path / "out", "steps=2", "checkpoint.remote=s3://bucket/copies")
+    done = subprocess.run(
+        [sys.executable, str(TRAIN), *arguments],
+        env={**os.environ, **store, "AWS_MAX_ATTEMPTS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("train.py: no valid checkpoint under ")
+    assert "cannot reach http://127.0.0.1:1" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "out" / "metrics.jsonl").exists()

@@ -11,6 +11,7 @@ from trainer.parallel import process_group
 from trainer.progress import Progress
 from trainer.run import prepare
 from trainer.signals import StopSignal
+from trainer.watchdog import Watchdog
 
 
 def test_a_validation_cut_short_by_a_signal_is_made_up_for_on_resume(tmp_path: Path) -> None:
@@ -37,14 +38,15 @@ def test_a_validation_cut_short_by_a_signal_is_made_up_for_on_resume(tmp_path: P
     )
     stop = StopSignal()
     with process_group() as ranks:
-        stopped = prepare(config, dataset, ranks)
+        watchdog = Watchdog(None, start_minutes=None, rank=0)
+        stopped = prepare(config, dataset, ranks, watchdog)
         stopped.progress = Progress(step=2, examples_consumed=16)
         stop.name = "SIGTERM"
         assert not stopped.conclude(facts, stop)
         stopped.close()
         assert read_rows(tmp_path / "run" / "metrics.jsonl") == []
 
-        resumed = prepare(config, dataset, ranks)
+        resumed = prepare(config, dataset, ranks, watchdog)
         assert resumed.unvalidated == facts
         assert resumed.conclude(resumed.unvalidated, StopSignal())
         resumed.close()

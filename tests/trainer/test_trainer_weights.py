@@ -25,6 +25,8 @@ FAMILIES = [
     ("mistral", {"sliding_window": None, "tie_word_embeddings": False}),
     ("qwen2", {"tie_word_embeddings": True}),
     ("qwen3", {"head_dim": 16, "tie_word_embeddings": False}),
+    # Its files say embed_out where the model says lm_head.
+    ("gpt_neox", {"tie_word_embeddings": False}),
 ]
 BATCH = {
     "input_ids": torch.arange(2, 34)[None],
@@ -67,6 +69,8 @@ def test_a_family_comes_from_its_files_and_goes_back_with_equal_logits(
         export(model, plan, dataset, tmp_path / "final", ranks)
         back = AutoModelForCausalLM.from_pretrained(tmp_path / "final", attn_implementation="sdpa")
         assert torch.equal(logits_of(back, BATCH), expected)
+        ours = whole_model(plan_model(ModelConfig(path=str(tmp_path / "final")), dataset.manifest), seed=0)
+        assert torch.equal(logits_of(ours, BATCH), expected)
 
 
 @pytest.mark.parametrize("family", PLAIN_HEADS)

@@ -1,6 +1,7 @@
 """Runs of the real command in real processes, which tests watch, kill and start again."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -63,6 +64,11 @@ class TrainingProcess:
                 if "LOCAL_RANK" in variables:
                     found[int(variables["LOCAL_RANK"])] = int(entry.name)
         return [found[rank] for rank in sorted(found)]
+
+    def may_write_files_of(self, num_bytes: int) -> None:
+        """From now on, where there is no torchrun: the limit on the size of files."""
+        _, hard = resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (num_bytes, hard))
 
     def finish(self) -> int:
         """Read to the end; the exit code."""

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from manifests.errors import UserError
 from trainer.commands.trial import Trial, run_to_end
 from trainer.journal import read_rows
 from trainer.observer import quantile
@@ -39,8 +40,12 @@ class Measured:
     efficiency: float
 
 
-def scaling(run: Path, *, ranks: Sequence[int], num_steps: int) -> list[Measured]:
-    """Raises UserError where RUN is no run or one of the trials fails."""
+def scaling(run: Path, *, ranks: Sequence[int], num_steps: int, baseline: Path | None = None) -> list[Measured]:
+    """baseline: an earlier scaling.json, whose fewest ranks stand for T1; None: the fewest measured now.
+
+    Raises UserError where RUN is no run, the baseline none, or one of the trials fails.
+    """
+    against = None if baseline is None else read_baseline(baseline)
     trial = Trial.of(run, "scaling", lambda config: _config(config, num_steps))
     # torchrun gives each of several ranks one thread; a rank alone would take all cores, and no comparison be left.
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
@@ -49,20 +54,33 @@ def scaling(run: Path, *, ranks: Sequence[int], num_steps: int) -> list[Measured
         output = trial.folder / str(number)
         run_to_end(trial.command(num_ranks=number), output, environment)
         rows[number] = [row for row in read_rows(output / "metrics.jsonl") if row["step"] > _WARM_UP]
-    measured = compare(rows)
+    measured = compare(rows, against)
     (run / "scaling.json").write_text(json.dumps([asdict(one) for one in measured], indent=2) + "\n", encoding="utf-8")
     shutil.rmtree(trial.folder)
     return measured
 
 
-def compare(rows: dict[int, list[dict[str, Any]]]) -> list[Measured]:
-    """Rows of the steps by number of ranks, the fewest first; efficiency is against those."""
+def read_baseline(path: Path) -> Measured:
+    """The fewest ranks of a scaling.json. Raises UserError where it is none."""
+    try:
+        return min((Measured(**one) for one in json.loads(path.read_bytes())), key=lambda one: one.num_ranks)
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(
+            f"--baseline: {path} is no scaling.json of an earlier run ({error}); give RUN/scaling.json"
+        ) from error
+
+
+def compare(rows: dict[int, list[dict[str, Any]]], baseline: Measured | None = None) -> list[Measured]:
+    """Rows of the steps by number of ranks, the fewest first; efficiency is against those, or against `baseline`."""
 
     def median(number: int, *keys: str) -> float:
         return quantile([sum(row[key] for key in keys) for row in rows[number]], 0.5)
 
-    fewest = min(rows)
-    arithmetic = fewest * median(fewest, "forward_s", "backward_s")
+    fewest = min(rows) if baseline is None else baseline.num_ranks
+    step_s = median(fewest, "seconds") if baseline is None else baseline.step_s
+    arithmetic = fewest * (
+        median(fewest, "forward_s", "backward_s") if baseline is None else baseline.forward_backward_s
+    )
     return [
         Measured(
             num_ranks=number,
@@ -71,7 +89,7 @@ def compare(rows: dict[int, list[dict[str, Any]]]) -> list[Measured]:
             forward_backward_s=median(number, "forward_s", "backward_s"),
             update_s=median(number, "update_s"),
             exchange_s=max(0.0, median(number, "forward_s", "backward_s") - arithmetic / number),
-            efficiency=fewest * median(fewest, "seconds") / (number * median(number, "seconds")),
+            efficiency=fewest * step_s / (number * median(number, "seconds")),
         )
         for number in sorted(rows)
     ]

@@ -1,13 +1,13 @@
 """Twenty SIGKILLs at random moments of one run, which must end as if none had happened.
 
-    python -m tests.trainer.soak_kills [--torchrun] [--kills 20] [--steps 400] [--ranks 2] [--seed 0]
+    python -m tests.end_to_end.soak_kills [--torchrun] [--kills 20] [--steps 400] [--ranks 2] [--seed 0] [--save]
 
 Not a test of the suite: it takes minutes. Each kill hits a random rank at a random step, a random moment later; saves
 are in flight most of the time. This script is the supervisor that starts the command again. Ranks are forked
 (forked_ranks.py), which costs a second a start; with --torchrun they are torchrun's, which restarts killed ranks in
 place, and is killed itself as often as one of them: ten times as slow. Prints each kill and where the run went on, then
-compares every metric and the exported weights, bit for bit, with an unbroken run of as many ranks. Exit code: 0 equal,
-1 not.
+compares every metric and the exported weights, bit for bit, with an unbroken run of as many ranks. --save keeps what
+was said in benchmarks/results/. Exit code: 0 equal, 1 not.
 """
 
 import argparse
@@ -15,12 +15,14 @@ import hashlib
 import os
 import random
 import re
+import shlex
 import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.machine import save, this_machine, today
 from tests.trainer.forked_ranks import ForkedRanks
 from tests.trainer.trainer_datasets import write_dataset
 from tests.trainer.trainer_processes import TrainingProcess, figures, train_arguments
@@ -29,6 +31,8 @@ from trainer import checkpoint_files as files
 _LONGEST_DELAY_S = 0.3
 # No kill after the last step: that would be another test.
 _SPARED = 40
+# What --save keeps.
+_SAID: list[str] = []
 
 
 def main() -> int:
@@ -128,6 +132,7 @@ def _number(line: str) -> int:
 
 
 def _say(line: str) -> None:
+    _SAID.append(line)
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -145,6 +150,14 @@ def _verdict(unbroken: Path, broken: Path, options: argparse.Namespace) -> int:
         f"VERDICT: {options.kills} SIGKILLs, {options.steps} steps, {options.ranks} ranks, seed {options.seed}: "
         + ("bit-equal" if equal else "NOT EQUAL")
     )
+    if options.save:
+        name = "kills-torchrun" if options.torchrun else "kills"
+        machine, command = this_machine(), f"python -m tests.end_to_end.soak_kills {shlex.join(sys.argv[1:])}"
+        text = "\n".join(
+            [f"# {command}", "", f"{machine.in_words()}, {today()}", "", *(f"    {line}" for line in _SAID)]
+        )
+        data = {"kills": options.kills, "steps": options.steps, "ranks": options.ranks, "seed": options.seed}
+        save(name, machine, text + "\n", {**data, "torchrun": options.torchrun, "bit_equal": equal})
     return 0 if equal else 1
 
 
@@ -155,6 +168,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0, help="of the moments and the victims")
+    parser.add_argument("--save", action="store_true", help="keep the verdict in benchmarks/results/")
     return parser.parse_args()
 
 
