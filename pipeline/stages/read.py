@@ -32,7 +32,7 @@ from pipeline.runtime import Runtime, Summary, Unit, short
 from pipeline.stages.read_unit import ReadTask, read_documents
 from pipeline.stages.survey import survey_files
 
-FORMAT = 9
+FORMAT = 10
 COUNTED_BYTES = 1 << 30
 """Lines are counted in all documents of a source whose files are no larger than this together, else in every second,
 fourth ...: template lines are those of a whole percent of the documents, which a sample of some 100,000 shows.
