@@ -28,7 +28,7 @@ if __name__ == "__main__":
 
 from manifests import storage
 from manifests.code_version import code_version
-from manifests.command_line import OneLineParser
+from manifests.command_line import OneLineParser, end_process
 from manifests.config_help import help_width
 from manifests.errors import UserError
 from manifests.inputs import inputs_digest, write_inputs
@@ -389,4 +389,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    end_process(main)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NoReturn, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -130,19 +129,6 @@ def _store(rank: int, world_size: int) -> Store:
         return HashStore()
     shared, _, _ = next(rendezvous("env://"))
     return fresh_store(shared, rank, world_size)
-
-
-def leave(code: int) -> NoReturn:
-    """End this rank with exit status `code` and without Python's finalization; what it holds must be closed already.
-
-    A gloo thread lets go of the tensors of its last collective when it comes to it, and needs the GIL for that. Where
-    the interpreter is being finalized by then, the thread is unwound through C++ and the whole process aborts with
-    "terminate called without an active exception" (pytorch#190489): 3 of 25 runs of four ranks on a busy machine. A
-    finished rank that ends with SIGABRT reads as a failed one to torchrun, which restarts or fails the run.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def grid(config: MeshConfig, world_size: int) -> tuple[int, int]:

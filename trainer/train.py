@@ -17,7 +17,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from manifests.command_line import OneLineParser
+from manifests.command_line import OneLineParser, leave
 from manifests.config_help import describe, help_width
 from manifests.errors import UserError
 from manifests.manifest import Dataset, load
@@ -26,7 +26,7 @@ from trainer.config import TrainConfig, load_config
 from trainer.export import export
 from trainer.facts import StepFacts
 from trainer.hardware import memory_peak_bytes, utilisation
-from trainer.parallel import leave, process_group
+from trainer.parallel import process_group
 from trainer.run import Run, prepare
 from trainer.signals import StopSignal, die_with_launcher
 from trainer.step import train_step

@@ -2,10 +2,12 @@
 
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -26,8 +28,10 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def cluster() -> Iterator[dict[str, str]]:
     """The environment of a client of a one-node Ray with token authentication on."""
+    # Not pytest's folder: Ray's sockets lie in it, and a socket's path has 107 bytes at most.
+    folder = tempfile.mkdtemp(prefix="ray")
     port, dashboard = free_port(), free_port()
     environment = {
         **os.environ,
@@ -45,8 +49,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
             *("--node-ip-address", "127.0.0.1", "--port", str(port), "--dashboard-port", str(dashboard)),
             # The agent takes the jobs; at its usual port that of another Ray on this machine may already listen.
             *("--dashboard-agent-listen-port", str(free_port())),
-            # A short folder: Ray's sockets lie in it, and a socket's path has 107 bytes at most.
-            *("--temp-dir", str(tmp_path_factory.mktemp("ray"))),
+            *("--temp-dir", folder),
         ],
         env=environment,
         stdout=subprocess.DEVNULL,
@@ -59,6 +62,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     finally:
         kill_session(head.pid)
         head.wait()
+        shutil.rmtree(folder)
 
 
 def kill_session(session: int) -> None:

@@ -14,11 +14,12 @@ from torch.distributed.fsdp import FSDPModule
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PreTrainedModel
 
+from manifests.command_line import leave
 from tests.trainer.trainer_gradient_batch import NUM_EXAMPLES, make_plan, make_rows
 from trainer.config import MeshConfig
 from trainer.loss import count_labels
 from trainer.model import build_model, fill, use_cross_entropy
-from trainer.parallel import Ranks, leave, make_mesh, process_group, shard_model
+from trainer.parallel import Ranks, make_mesh, process_group, shard_model
 from trainer.step import train_step
 
 Gradients = dict[str, torch.Tensor]
