@@ -24,10 +24,14 @@ def test_the_engine_is_proved_by_one_unit_before_any_text_is_read(
     run = inline_builds.InlineRuntime.run
 
     def recorded(
-        self: inline_builds.InlineRuntime, name: str, function: Callable[[Any], Summary], units: Sequence[Unit]
+        self: inline_builds.InlineRuntime,
+        name: str,
+        function: Callable[[Any], Summary],
+        units: Sequence[Unit],
+        check: Callable[[Unit, Summary], None] | None = None,
     ) -> list[Summary]:
         stages.append((name, len(units)))
-        return run(self, name, function, units)
+        return run(self, name, function, units, check)
 
     monkeypatch.setattr(inline_builds.InlineRuntime, "run", recorded)
     build_texts(tmp_path / "d", [RECORDS[:50], RECORDS[50:]], example={"seq_len": 8})
