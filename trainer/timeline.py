@@ -28,8 +28,9 @@ class Timeline:
     def __init__(self, path: Path, say: Callable[[str], None], clock: Callable[[], float] = time.time) -> None:
         torn = path.exists() and path.read_bytes()[-1:] not in (b"\n", b"")
         self._lines = AppendedLines(path, say)
-        if torn:  # a line that a kill cut short: ended here, so that only it is lost
+        if torn:  # ended here, so that only it is lost
             self._lines.write("")
+            say(f"warning: the last line of {path} was cut short by a kill: its seconds count as down")
         self._clock = clock
 
     def note(self, kind: str, *, seconds: float, **values: Any) -> None:
@@ -41,7 +42,7 @@ class Timeline:
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:
-    """The lines of a timeline in the file's order; lines that a kill cut short are left out."""
+    """The lines of a timeline in the file's order; lines that a kill cut short, which `Timeline` warned of, are left out."""
     if not path.exists():
         return []
     events = []

@@ -71,9 +71,11 @@ def test_a_line_that_a_kill_cut_short_costs_only_itself(tmp_path: Path) -> None:
     first.close()
     with path.open("a") as stream:
         stream.write('{"kind": "st')
-    second = Timeline(path, print, clock=lambda: 120.0)
+    said: list[str] = []
+    second = Timeline(path, said.append, clock=lambda: 120.0)
     second.note("start", seconds=1.0, step=0, world_size=1)
     second.close()
+    assert said == [f"warning: the last line of {path} was cut short by a kill: its seconds count as down"]
     assert read_events(path) == [
         event("start", 110.0, 10.0, step=0, world_size=1),
         event("start", 120.0, 1.0, step=0, world_size=1),
