@@ -42,7 +42,7 @@ class Timeline:
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:
-    """The lines of a timeline in the file's order; lines that a kill cut short, which `Timeline` warned of, are left out."""
+    """The lines of a timeline in the file's order, without those a kill cut short, which `Timeline` warned of."""
     if not path.exists():
         return []
     events = []
