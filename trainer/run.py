@@ -51,7 +51,7 @@ from trainer.schedule import Schedule, scaled_rate, warmup_examples
 from trainer.signals import EXIT_RESUME_ME, StopSignal
 from trainer.stream import StepStream, batch_digest
 from trainer.watchdog import Watchdog
-from trainer.weights import stored_names
+
 
 # A first try must make many steps even of a small corpus; a real run states its batch.
 _DEFAULT_GLOBAL_BATCH = 8
@@ -188,7 +188,7 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks, watchdog: Watch
     shape = shape_of(model)
     mesh = make_mesh(_choose_mesh(config, shape, dataset, ranks, say), ranks)
     say(f"model: {num_parameters(model):,} parameters, {plan.words}")
-    stored_names(model)  # an export that could not be read again is refused now
+
     use_cross_entropy(model, choose_cross_entropy(config.cross_entropy, model))
     shard_model(
         model,

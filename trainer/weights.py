@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -19,10 +20,11 @@ from safetensors import safe_open
 from torch import nn
 from torch.distributed.tensor import DTensor, Shard
 from transformers import PreTrainedModel
-from transformers.core_model_loading import revert_weight_conversion
+from transformers.utils import logging as transformers_logging
 
 from manifests.canonical import derived_seed
 from manifests.yaml_config import ConfigError
+from trainer.deferred import Box, Deferred
 
 _INDEX, _SINGLE = "model.safetensors.index.json", "model.safetensors"
 
@@ -30,65 +32,86 @@ _INDEX, _SINGLE = "model.safetensors.index.json", "model.safetensors"
 def read_weights(model: PreTrainedModel, twin: PreTrainedModel, folder: Path) -> None:
     """Fill `model` from a Hugging Face directory. Raises ConfigError where names or sizes do not fit it exactly.
 
-    Stored precision is converted to the parameter's. A name may stand with or without the model's own prefix
-    ("model."), as in files of a model saved without its head; a tied parameter under either of its names. `twin`: the
-    same model, unsharded and without memory: FSDP renames the class, by which transformers finds its own renamings.
+    What transformers' own from_pretrained makes of the files is what is read: renamed, fused, turned, tied as it does
+    (deferred.py), a rank's share only. Stored precision is converted to the parameter's. `twin`: the same model,
+    unsharded: FSDP renames the class, by which transformers finds its conversions.
     """
-    stored = _stored_names(folder)
-    used = set()
-    handles: dict[str, Any] = {}
-    prefix = f"{model.base_model_prefix}."
-    renamed = stored_names(twin)
-    for names, parameter in _parameters(model):
-        known = [*names, *(renamed[name] for name in names)]
-        candidates = [candidate for name in known for candidate in (name, name.removeprefix(prefix))]
-        found = [name for name in candidates if name in stored]
-        if not found:
-            raise ConfigError(
-                "model.path",
-                f"{folder} has no tensor {names[0]}; its config.json describes another model than its files hold",
-            )
-        used.update(found)
-        file = stored[found[0]]
-        if file not in handles:
-            handles[file] = safe_open(folder / file, framework="pt")
-        tensor = handles[file].get_slice(found[0])
-        if tuple(tensor.get_shape()) != tuple(parameter.shape):
-            raise ConfigError(
-                "model.path",
-                f"{found[0]} in {folder} is {list(tensor.get_shape())} and config.json asks for"
-                f" {list(parameter.shape)}; give the files that belong to it",
-            )
-        rows = _own_rows(parameter)
+    with ExitStack() as files:
+        loaded = dict(_tensors(_as_loaded(twin, folder, _stored(folder, files))))
         with torch.no_grad():
-            _local(parameter).copy_(tensor[rows.start : rows.stop])
-    left = sorted(name for name in stored.keys() - used if not name.endswith("rotary_emb.inv_freq"))
-    if left:
+            for name, target in _tensors(model):
+                local, box = _local(target), _own_box(target)
+                source = loaded[name]
+                if local.numel():
+                    # Plain where transformers knows that files may lack it, and made it by its own rule.
+                    local.copy_(source.read(box) if isinstance(source, Deferred) else source[box])
+
+
+def _as_loaded(twin: PreTrainedModel, folder: Path, stored: dict[str, Deferred]) -> PreTrainedModel:
+    """The model that transformers makes of `stored`, its tensors recipes. ConfigError where it is not this model."""
+    report: dict[str, Any]
+    load: Any = type(twin).from_pretrained  # annotated in part
+    with _quiet_transformers():
+        try:
+            model, report = load(
+                None,
+                config=twin.config,
+                state_dict=stored,
+                dtype=torch.float32,
+                attn_implementation=twin.config._attn_implementation,
+                ignore_mismatched_sizes=True,  # they are reported, and refused below
+                output_loading_info=True,
+            )
+        except RuntimeError as error:  # a conversion that failed, in a table of several lines
+            raise ConfigError(
+                "model.path", f"the tensors in {folder} do not fit together: {' '.join(str(error).split())[:300]}"
+            ) from error
+    if report["mismatched_keys"]:
+        name, has, wanted = min(report["mismatched_keys"])
+        raise ConfigError(
+            "model.path",
+            f"{name} in {folder} is {list(has)} and config.json asks for {list(wanted)};"
+            " give the files that belong to it",
+        )
+    if report["missing_keys"]:
+        raise ConfigError(
+            "model.path",
+            f"{folder} has no tensor {min(report['missing_keys'])}; its config.json describes another model than its"
+            " files hold",
+        )
+    if report["unexpected_keys"]:
+        left = sorted(report["unexpected_keys"])
         raise ConfigError(
             "model.path",
             f"{folder} holds {len(left)} tensors that config.json has no place for, the first {left[0]}; give the"
             " config.json that belongs to the files (quantized weights must be converted to 16 or 32 bits first)",
         )
+    return cast(PreTrainedModel, model)
 
 
-def stored_names(model: PreTrainedModel) -> dict[str, str]:
-    """Parameter name -> its name in files that transformers writes. Raises ConfigError where that is not one to one.
+@contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    """Its table of what was missing is ours to say, in one line."""
+    before = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity(transformers_logging.CRITICAL)
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(before)
 
-    transformers renames on saving what it calls otherwise by now (gpt_neox: lm_head -> embed_out); fused parameters it
-    takes apart (mixtral: the experts), which cannot be read by rows: better refused before than after days of training.
-    """
-    names = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        empty = torch.empty(parameter.shape, device="meta")
-        stored: dict[str, torch.Tensor] = revert_weight_conversion(model, {name: empty})
-        if [tuple(tensor.shape) for tensor in stored.values()] != [tuple(empty.shape)]:
-            raise ConfigError(
-                "model",
-                f"files of a {model.config.model_type} hold {name} in parts ({sorted(stored)[0]} ...), which is not"
-                " supported; give a dense model such as llama, mistral, qwen2 or qwen3",
-            )
-        names[name] = next(iter(stored))
-    return names
+
+def _stored(folder: Path, files: ExitStack) -> dict[str, Deferred]:
+    """The tensors in `folder`, read while `files` are open."""
+    handles: dict[str, Any] = {}
+    tensors = {}
+    for name, file in _stored_names(folder).items():
+        if file not in handles:
+            handles[file] = files.enter_context(safe_open(folder / file, framework="pt"))
+        part = handles[file].get_slice(name)
+        shape = part.get_shape()
+        dtype = part[0:0].dtype if shape else part[...].dtype  # safetensors has names of its own for types
+        tensors[name] = Deferred(shape, dtype, part.__getitem__)
+    return tensors
 
 
 def draw_weights(model: PreTrainedModel, twin: PreTrainedModel, *, seed: int) -> None:
@@ -108,7 +131,7 @@ def draw_weights(model: PreTrainedModel, twin: PreTrainedModel, *, seed: int) ->
                     whole = drawn.to(_device(target))
                     if sharded:
                         dist.broadcast(whole, src=0)
-                    _local(target).copy_(whole[_own_rows(target)] if whole.ndim else whole)
+                    _local(target).copy_(whole[_own_box(target)])
 
 
 def _drawn(
@@ -136,6 +159,16 @@ def _parameters(model: nn.Module) -> list[tuple[list[str], nn.Parameter]]:
     return [(names[id(parameter)], parameter) for parameter in model.parameters()]
 
 
+def _tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters, a tied one under its first name, and the buffers that belong to files, by name."""
+    for names, parameter in _parameters(model):
+        yield names[0], parameter
+    kept = model.state_dict().keys()
+    for name, buffer in model.named_buffers():
+        if name in kept:
+            yield name, buffer
+
+
 def _stored_names(folder: Path) -> dict[str, str]:
     """Tensor name -> file in `folder`."""
     if (folder / _INDEX).exists():
@@ -152,21 +185,20 @@ def _stored_names(folder: Path) -> dict[str, str]:
     )
 
 
-def _own_rows(parameter: torch.Tensor) -> slice:
-    """The rows of the whole parameter that this rank keeps: all of a plain one, FSDP2's share of a sharded one.
+def _own_box(tensor: torch.Tensor) -> Box:
+    """What this rank keeps of the whole tensor: all of a plain one, FSDP2's share of a sharded one.
 
-    fully_shard cuts dimension 0 as torch.chunk does: pieces of ceil(rows / ranks), the last ones short or empty.
+    fully_shard cuts one dimension as torch.chunk does: pieces of ceil(size / ranks), the last ones short or empty.
     """
-    num_rows = parameter.shape[0] if parameter.ndim else 0
-    if not isinstance(parameter, DTensor):
-        return slice(0, num_rows)
-    for dimension, placement in enumerate(parameter.placements):
-        if isinstance(placement, Shard):
-            assert placement.dim == 0
-            piece = -(-num_rows // parameter.device_mesh.size(dimension))
-            start = min(num_rows, parameter.device_mesh.get_local_rank(dimension) * piece)
-            return slice(start, min(num_rows, start + piece))
-    return slice(0, num_rows)
+    box = [slice(0, size) for size in tensor.shape]
+    if isinstance(tensor, DTensor):
+        for side, placement in enumerate(tensor.placements):
+            if isinstance(placement, Shard):
+                size = tensor.shape[placement.dim]
+                piece = -(-size // tensor.device_mesh.size(side))
+                start = min(size, tensor.device_mesh.get_local_rank(side) * piece)
+                box[placement.dim] = slice(start, min(size, start + piece))
+    return tuple(box)
 
 
 def _local(parameter: torch.Tensor) -> torch.Tensor:

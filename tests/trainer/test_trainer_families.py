@@ -16,7 +16,6 @@ from trainer.config import MeshConfig, ModelConfig
 from trainer.families import TRIED, check_documents_stay_apart
 from trainer.model import build_model, fill, plan_model, use_cross_entropy
 from trainer.parallel import make_mesh, process_group, shard_model
-from trainer.weights import stored_names
 
 KEYS = {**TINY_MODEL, "pad_token_id": None}
 
@@ -30,7 +29,6 @@ def check(dataset: Dataset, family: str) -> None:
     """What a start does, on one rank."""
     plan = plan_model(ModelConfig(config={**KEYS, "model_type": family}), dataset.manifest)
     model = build_model(plan)
-    stored_names(model)
     use_cross_entropy(model, "plain")
     with process_group() as ranks:
         shard_model(model, make_mesh(MeshConfig(), ranks), "bf16")
