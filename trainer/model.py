@@ -16,9 +16,9 @@ from transformers.utils.logging import disable_progress_bar
 
 from manifests.manifest import Manifest
 from manifests.yaml_config import ConfigError
-from trainer.attention import IMPLEMENTATIONS, Attention, attention_mask
+from trainer.attention import IMPLEMENTATIONS, Attention, attention_mask, reaches
 from trainer.config import ModelConfig
-from trainer.cross_entropy import PLAIN_HEADS, linear_loss_sum, plain_head
+from trainer.cross_entropy import linear_loss_sum
 from trainer.loss import token_loss_sum
 from trainer.parallel import materialize
 from trainer.weights import draw_weights, read_weights
@@ -108,6 +108,19 @@ def _from_keys(values: dict[str, Any]) -> PretrainedConfig:
 def _check(config: PretrainedConfig, vocab_size: int, seq_len: int) -> None:
     if config.is_encoder_decoder:
         raise ConfigError("model", f"{config.model_type} is an encoder with a decoder; give a decoder-only model")
+    inner = config.get_text_config()
+    if inner is not config:
+        raise ConfigError(
+            "model",
+            f"{config.model_type} is a language model ({inner.model_type}) among other parts, such as images; save that"
+            " part alone with transformers and give its directory",
+        )
+    if getattr(config, "quantization_config", None) is not None:
+        raise ConfigError(
+            "model",
+            "its weights are quantized (quantization_config); load it with transformers, dequantized, save that"
+            " and give its directory",
+        )
     if config.vocab_size < vocab_size:
         raise ConfigError(
             "model",
@@ -121,17 +134,10 @@ def _check(config: PretrainedConfig, vocab_size: int, seq_len: int) -> None:
             f"it knows {longest} positions and the manifest's examples have {seq_len} tokens;"
             " build with example.seq_len at most that, or raise max_position_embeddings",
         )
-    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-    window = getattr(config, "sliding_window", None)
-    if (kinds != {"full_attention"} or window is not None) and (window is None or window < seq_len):
-        raise ConfigError(
-            "model",
-            f"attention of kind {', '.join(sorted(kinds))} with window {window} is not supported at seq_len"
-            f" {seq_len}: the document mask is for full attention. Set sliding_window to null or shorten the examples",
-        )
+    reaches(config)
 
 
-def build_model(plan: ModelPlan, *, attention: Attention = "sdpa") -> PreTrainedModel:
+def build_model(plan: ModelPlan, *, attention: Attention = "eager") -> PreTrainedModel:
     """The module, fp32, its parameters on the meta device: names, sizes and ties without memory. Buffers are real.
 
     shard_model or `materialize` gives the parameters memory, `fill` their values.
@@ -197,17 +203,17 @@ def use_cross_entropy(model: PreTrainedModel, kind: Literal["plain", "chunked"])
 
 
 def choose_cross_entropy(
-    asked: Literal["auto", "plain", "chunked"], model: PreTrainedModel
+    asked: Literal["auto", "plain", "chunked"], *, plain_head: bool
 ) -> Literal["plain", "chunked"]:
-    """auto: chunked where the architecture's head is known to be plain; asked for elsewhere it is a ConfigError."""
-    if asked == "chunked" and not plain_head(model):
+    """auto: chunked where the head is plain (families.Family); asked for elsewhere it is a ConfigError."""
+    if asked == "chunked" and not plain_head:
         raise ConfigError(
             "cross_entropy",
-            f"chunked is known to be right for {', '.join(PLAIN_HEADS)}, and this is {model.config.model_type};"
+            "chunked needs logits that are hidden states times the head, and this model scales, caps or shifts them;"
             " give plain or auto",
         )
     if asked == "auto":
-        return "chunked" if plain_head(model) else "plain"
+        return "chunked" if plain_head else "plain"
     return asked
 
 
@@ -227,7 +233,7 @@ def _inputs(model: nn.Module, batch: dict[str, torch.Tensor]) -> dict[str, Any]:
     config: Any = model.config
     return {
         "input_ids": batch["input_ids"],
-        "attention_mask": attention_mask(config._attn_implementation, batch["document_ids"]),
+        "attention_mask": attention_mask(config, batch["document_ids"], batch["position_ids"]),
         "position_ids": batch["position_ids"],
         "use_cache": False,
     }
