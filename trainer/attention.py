@@ -8,7 +8,7 @@ transformers derives a mask from position ids only where no mask is given and dr
     eager  a mask of numbers, and all scores of all heads: for what the others cannot do (capped scores, sinks)
 
     layers                what a token sees of its own document, itself and before it
-    full_attention        all
+    (full_)attention      all
     sliding_attention     the last `sliding_window` tokens, itself included
     chunked_attention     those of its own chunk of `attention_chunk_size`, counted from the document's start
 """
@@ -60,10 +60,11 @@ def choices(asked: Literal["auto", "sdpa", "flex", "eager"], device: torch.devic
 
 
 def reaches(config: PretrainedConfig) -> dict[str, Reach]:
-    """Kind of layer -> how far it looks. Raises ConfigError for kinds that do not look at all, but remember."""
+    """Kind of layer -> how far it looks. Raises ConfigError for kinds that no mask reaches."""
     window, chunk = getattr(config, "sliding_window", None), getattr(config, "attention_chunk_size", None)
     known = {
         "full_attention": Reach(),
+        "attention": Reach(),
         "sliding_attention": Reach(window=window),
         "chunked_attention": Reach(chunk=chunk),
     }
@@ -74,8 +75,8 @@ def reaches(config: PretrainedConfig) -> dict[str, Reach]:
     if other:
         raise ConfigError(
             "model",
-            f"{config.model_type} has layers of kind {', '.join(other)}, which would carry documents into each other:"
-            " the document mask is for attention. Give a model whose layers are attention",
+            f"{config.model_type} has layers of kind {', '.join(other)}, which would carry documents of a row into each"
+            " other: a mask keeps them apart in full, sliding and chunked attention only. Give a model of such layers",
         )
     return {kind: known[kind] for kind in kinds}
 

@@ -23,12 +23,13 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from manifests.yaml_config import ConfigError
 from trainer.attention import Attention
-from trainer.model import ModelPlan, build_model, first_line, logits_of
+from trainer.model import ModelPlan, build_model, in_a_line, logits_of
 from trainer.parallel import materialize
+from trainer.router_loss import asks_for_balance
 from trainer.small_copy import small_copies
 
 # Lengths of the documents in the row that is tried; the second and third are looked at.
-_LENGTHS = (13, 22, 17)
+_LENGTHS = (9, 13, 10)
 # Of the largest logit. Rounding of fp32 over another length of row is some 1e-6; a wrong mask or position is 0.1 to 1.
 _TOLERANCE = 1e-4
 
@@ -53,7 +54,6 @@ def try_family(plan: ModelPlan, choices: Sequence[Attention]) -> Family:
 
 
 def _try(plan: ModelPlan, attention: Attention) -> Family:
-    build_model(plan, attention=attention)  # transformers' own word on the implementation, for the whole config
     family = plan.config.model_type
     failure: Exception | None = None
     for config in small_copies(plan.config):
@@ -74,9 +74,14 @@ def _try(plan: ModelPlan, attention: Attention) -> Family:
                     " Give another family",
                 )
         _check_files(reference, family)
+        _check_router(reference, family)
         return Family(attention=attention, plain_head=_has_plain_head(reference))
     assert failure is not None
-    raise ConfigError("model", f"{family} cannot be trained on packed documents: {first_line(failure)}") from failure
+    raise ConfigError(
+        "model",
+        f"{family} cannot be trained on packed documents: transformers' code for it fails on them"
+        f" ({type(failure).__name__}: {in_a_line(failure)}). Give another family",
+    ) from failure
 
 
 def _filled(plan: ModelPlan, attention: Attention) -> PreTrainedModel:
@@ -125,7 +130,19 @@ def _check_files(model: PreTrainedModel, family: str) -> None:
         load: Any = type(model).from_pretrained
         again = load(None, config=model.config, state_dict=files, attn_implementation="eager").state_dict()
     except (ValueError, RuntimeError, KeyError) as error:
-        raise ConfigError("model", f"files of a {family} cannot be read again: {first_line(error)}") from error
+        raise ConfigError("model", f"files of a {family} cannot be read again: {in_a_line(error)}") from error
     changed = sorted(name for name, value in state.items() if not torch.equal(value, again[name]))
     if changed:
         raise ConfigError("model", f"files of a {family} do not give {changed[0]} back; an export would be lost")
+
+
+@torch.no_grad()
+def _check_router(model: PreTrainedModel, family: str) -> None:
+    if asks_for_balance(model.config):
+        answer = model.base_model(input_ids=torch.arange(8)[None], use_cache=False, output_router_logits=True)
+        if not getattr(answer, "router_logits", None):
+            raise ConfigError(
+                "model",
+                f"config asks for a router's loss (output_router_logits) and transformers' {family} gives no logits of"
+                " its router; set output_router_logits to false",
+            )

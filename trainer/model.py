@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from transformers.initialization import no_init_weights
@@ -21,6 +22,7 @@ from trainer.config import ModelConfig
 from trainer.cross_entropy import linear_loss_sum
 from trainer.loss import token_loss_sum
 from trainer.parallel import materialize
+from trainer.router_loss import RouterLoss, asks_for_balance
 from trainer.weights import draw_weights, read_weights
 
 # Small enough that a laptop makes several steps a second, large enough that the loss falls visibly within minutes.
@@ -88,10 +90,15 @@ def read_architecture(path: Path, where: str) -> PretrainedConfig:
         raise ConfigError(where, f"{path} does not exist; give a Hugging Face directory or a config.json")
     file = path / "config.json" if path.is_dir() else path
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
+        values = json.loads(file.read_text(encoding="utf-8"), object_hook=_special_float)
     except (OSError, ValueError) as error:
         raise ConfigError(where, f"cannot read {file}: {error}") from error
     return _from_keys(values)
+
+
+def _special_float(keys: dict[str, Any]) -> Any:
+    """transformers writes what JSON lacks as {"__float__": "Infinity"}."""
+    return float(keys["__float__"]) if keys.keys() == {"__float__"} else keys
 
 
 def _from_keys(values: dict[str, Any]) -> PretrainedConfig:
@@ -99,9 +106,9 @@ def _from_keys(values: dict[str, Any]) -> PretrainedConfig:
     model_type = keys.pop("model_type", None)
     try:
         return AutoConfig.for_model(model_type, **keys)
-    except ValueError as error:
+    except (ValueError, TypeError, StrictDataclassError) as error:
         raise ConfigError(
-            "model.config", f"transformers refuses model_type {model_type!r}: {first_line(error)}"
+            "model.config", f"transformers refuses model_type {model_type!r}: {in_a_line(error)}"
         ) from error
 
 
@@ -150,16 +157,16 @@ def build_model(plan: ModelPlan, *, attention: Attention = "eager") -> PreTraine
                 plan.config, dtype=torch.float32, attn_implementation=IMPLEMENTATIONS[attention]
             )
     except (ValueError, TypeError, AttributeError, AssertionError, ImportError) as error:
-        raise ConfigError("model", f"transformers makes no {plan.config.model_type}: {first_line(error)}") from error
+        raise ConfigError("model", f"transformers makes no {plan.config.model_type}: {in_a_line(error)}") from error
     # Skipping the values skips the tie as well.
     model.tie_weights()
     materialize(model, torch.device("meta"), {})
     return model
 
 
-def first_line(error: Exception) -> str:
+def in_a_line(error: Exception) -> str:
     """Of a library's message, at most 200 characters: what fits into a line of ours."""
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+    return (" ".join(str(error).split()) or type(error).__name__)[:200]
 
 
 def fill(model: PreTrainedModel, plan: ModelPlan, *, seed: int) -> None:
@@ -187,17 +194,23 @@ def use_cross_entropy(model: PreTrainedModel, kind: Literal["plain", "chunked"])
     """Make `model(..., labels=labels)` return the sum of token losses (loss.py), computed as `kind` says.
 
     plain: all logits at once. chunked: cross_entropy.py. Inside the model's own forward, since FSDP holds the head's
-    weights together only there. Without labels the model answers as before.
+    weights together only there. A router's own loss is added where a gradient is asked for (router_loss.py). Without
+    labels the model answers as before.
     """
     answer: Callable[..., Any] = model.forward
+    router_loss = RouterLoss(model) if asks_for_balance(model.config) else None
 
-    def forward(*, labels: torch.Tensor | None = None, **inputs: Any) -> Any:
-        if labels is None:
-            return answer(**inputs)
+    def token_losses(labels: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
         if kind == "plain":
             return token_loss_sum(answer(**inputs).logits, labels)
         head: Any = model.get_output_embeddings()  # type: ignore[no-untyped-call]
         return linear_loss_sum(model.base_model(**inputs).last_hidden_state, head.weight, labels)
+
+    def forward(*, labels: torch.Tensor | None = None, **inputs: Any) -> Any:
+        if labels is None:
+            return answer(**inputs)
+        loss = token_losses(labels, inputs)
+        return loss if router_loss is None else loss + router_loss(labels)
 
     model.forward = forward
 
@@ -236,4 +249,6 @@ def _inputs(model: nn.Module, batch: dict[str, torch.Tensor]) -> dict[str, Any]:
         "attention_mask": attention_mask(config, batch["document_ids"], batch["position_ids"]),
         "position_ids": batch["position_ids"],
         "use_cache": False,
+        # transformers would make a router's loss of them, from a mask that is not ours (router_loss.py).
+        **({"output_router_logits": False} if asks_for_balance(config) else {}),
     }

@@ -190,7 +190,7 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks, watchdog: Watch
     shape = shape_of(model)
     mesh = make_mesh(_choose_mesh(config, shape, dataset, ranks, say), ranks)
     say(f"model: {num_parameters(model):,} parameters, {plan.words}")
-
+    announce.architecture(say, plan.config, family)
     use_cross_entropy(model, choose_cross_entropy(config.cross_entropy, plain_head=family.plain_head))
     shard_model(
         model,

@@ -60,10 +60,10 @@ def _sorts(config: Any, total: int) -> list[Any]:
     make: Any = AutoModelForCausalLM.from_config
     with torch.device("meta"), no_init_weights():
         found = blocks(make(config, attn_implementation="eager"))
-    per_layer = [
-        [value[at] for value in vars(config).values() if isinstance(value, (list, tuple)) and len(value) == total]
-        for at in range(total)
-    ]
+    lists = [value for value in vars(config).values() if isinstance(value, (list, tuple)) and len(value) == total]
+    # A list of all different values (the layers' own numbers) tells no sort from another.
+    telling = [value for value in lists if len({repr(one) for one in value}) < total]
+    per_layer = [[value[at] for value in telling] for at in range(total)]
     if len(found) != total:
         return [repr(extra) for extra in per_layer]
     shapes = ([(name, tuple(part.shape)) for name, part in block.named_parameters()] for block in found)
