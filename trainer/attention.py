@@ -30,7 +30,7 @@ Mask = torch.Tensor | BlockMask
 # What transformers calls them.
 IMPLEMENTATIONS: dict[Attention, str] = {"sdpa": "sdpa", "flex": "flex_attention", "eager": "eager"}
 # What the mask of numbers adds where nothing may be seen; bf16 and fp32 can both say it.
-_NEVER = torch.finfo(torch.bfloat16).min
+NEVER = torch.finfo(torch.bfloat16).min
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ def document_block_mask(
 
 def _mask_of_numbers(document_ids: torch.Tensor, position_ids: torch.Tensor, reach: Reach) -> torch.Tensor:
     mask = document_mask(document_ids, position_ids, reach)
-    return torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, _NEVER)
+    return torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, NEVER)
 
 
 def _rule(document_ids: torch.Tensor, position_ids: torch.Tensor, reach: Reach) -> Callable[..., torch.Tensor]:

@@ -23,6 +23,7 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from manifests.yaml_config import ConfigError
 from trainer.attention import Attention
+from trainer.experts import experts_of
 from trainer.model import ModelPlan, build_model, in_a_line, logits_of
 from trainer.parallel import materialize
 from trainer.router_loss import asks_for_balance
@@ -140,9 +141,9 @@ def _check_files(model: PreTrainedModel, family: str) -> None:
 def _check_router(model: PreTrainedModel, family: str) -> None:
     if asks_for_balance(model.config):
         answer = model.base_model(input_ids=torch.arange(8)[None], use_cache=False, output_router_logits=True)
-        if not getattr(answer, "router_logits", None):
+        if not getattr(answer, "router_logits", None) or experts_of(model.config) is None:
             raise ConfigError(
                 "model",
                 f"config asks for a router's loss (output_router_logits) and transformers' {family} gives no logits of"
-                " its router; set output_router_logits to false",
+                " its router for it; set output_router_logits to false",
             )

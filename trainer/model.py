@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -144,7 +145,7 @@ def _check(config: PretrainedConfig, vocab_size: int, seq_len: int) -> None:
     reaches(config)
 
 
-def build_model(plan: ModelPlan, *, attention: Attention = "eager") -> PreTrainedModel:
+def build_model(plan: ModelPlan, *, attention: Attention = "sdpa") -> PreTrainedModel:
     """The module, fp32, its parameters on the meta device: names, sizes and ties without memory. Buffers are real.
 
     shard_model or `materialize` gives the parameters memory, `fill` their values.
@@ -154,7 +155,10 @@ def build_model(plan: ModelPlan, *, attention: Attention = "eager") -> PreTraine
         with no_init_weights():
             # On CPU, where memory that nobody writes is only reserved, so that the buffers come out computed.
             model: PreTrainedModel = make(
-                plan.config, dtype=torch.float32, attn_implementation=IMPLEMENTATIONS[attention]
+                # transformers notes the implementation in the config, which models would otherwise share.
+                copy.deepcopy(plan.config),
+                dtype=torch.float32,
+                attn_implementation=IMPLEMENTATIONS[attention],
             )
     except (ValueError, TypeError, AttributeError, AssertionError, ImportError) as error:
         raise ConfigError("model", f"transformers makes no {plan.config.model_type}: {in_a_line(error)}") from error
@@ -162,6 +166,11 @@ def build_model(plan: ModelPlan, *, attention: Attention = "eager") -> PreTraine
     model.tie_weights()
     materialize(model, torch.device("meta"), {})
     return model
+
+
+def skeleton(plan: ModelPlan) -> PreTrainedModel:
+    """The module for its names, sizes and ties only: with eager attention, which every family has."""
+    return build_model(plan, attention="eager")
 
 
 def in_a_line(error: Exception) -> str:
@@ -172,9 +181,9 @@ def in_a_line(error: Exception) -> str:
 def fill(model: PreTrainedModel, plan: ModelPlan, *, seed: int) -> None:
     """Values for the parameters, sharded (collective) or plain: from plan.weights, or random ones by the seed."""
     if plan.weights is not None:
-        read_weights(model, build_model(plan), plan.weights)
+        read_weights(model, skeleton(plan), plan.weights)
     else:
-        draw_weights(model, build_model(plan), seed=seed)
+        draw_weights(model, skeleton(plan), seed=seed)
 
 
 def whole_model(plan: ModelPlan, *, seed: int) -> PreTrainedModel:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from transformers import PretrainedConfig, PreTrainedModel
 
+from trainer.experts import experts_of
 from trainer.loss import IGNORED_LABEL
 
 
@@ -43,7 +44,9 @@ class RouterLoss:
     def __init__(self, model: PreTrainedModel) -> None:
         config: Any = model.config
         self._coefficient = float(config.router_aux_loss_coef)
-        self._top_k = int(getattr(model, "num_experts_per_tok", None) or config.num_experts_per_tok)
+        experts = experts_of(config)
+        assert experts is not None  # families.py has looked
+        self._top_k = experts.chosen
         self._logits: Sequence[torch.Tensor] = ()
         base = model.base_model
         base.register_forward_pre_hook(

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 
 from manifests import Dataset, load
 from manifests.errors import UserError
@@ -147,11 +147,14 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """works: over every number of ranks. words: how, or why not, in a line."""
+    """works: over every number of ranks. words: how, or why not, in a line. largest_share: of all parameters, the part
+    that rank 0 of the last number of ranks held.
+    """
 
     family: str
     works: bool
     words: str
+    largest_share: float = 1.0
 
 
 def make_batch() -> dict[str, torch.Tensor]:
@@ -176,10 +179,14 @@ def documents_of(batch: dict[str, torch.Tensor]) -> Iterator[tuple[int, slice]]:
             start += length
 
 
+def small_config(family: str, keys: dict[str, Any]) -> PretrainedConfig:
+    """A small config of the family; after a plus in its name, a variant."""
+    return AutoConfig.for_model(family.partition("+")[0], **{**_SIZES, **FAMILIES[family], **keys})
+
+
 def save_family(family: str, folder: Path) -> Any:
     """transformers' model of the family, every parameter drawn, and its files in `folder`."""
-    config = AutoConfig.for_model(family.partition("+")[0], **{**_SIZES, **FAMILIES[family]})
-    model: Any = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    model: Any = AutoModelForCausalLM.from_config(small_config(family, {}), attn_implementation="eager")
     draw = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for tensor in [*model.parameters(), *(b for n, b in model.named_buffers() if n in model.state_dict())]:
@@ -317,7 +324,7 @@ def try_it(family: str, manifest: str, folder: Path, ranks: ForkedRanks, *, size
         if wrong:
             return Outcome(family=family, works=False, words=f"BROKEN {size} ranks: {wrong} {found}")
     words = f"{found['attention']}; {'chunked' if found['plain_head'] else 'plain'} loss"
-    return Outcome(family=family, works=True, words=words)
+    return Outcome(family=family, works=True, words=words, largest_share=found["largest_share"])
 
 
 def main() -> None:
