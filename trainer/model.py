@@ -150,10 +150,16 @@ def build_model(plan: ModelPlan, *, attention: Attention = "sdpa") -> PreTrained
 
     shard_model or `materialize` gives the parameters memory, `fill` their values.
     """
+    model = make_model(plan, attention=attention)
+    materialize(model, torch.device("meta"), {})
+    return model
+
+
+def make_model(plan: ModelPlan, *, attention: Attention) -> PreTrainedModel:
+    """What the architecture's constructor makes, fp32, on CPU: memory that it does not write is only reserved."""
     make: Any = AutoModelForCausalLM.from_config  # transformers leaves it unannotated
     try:
         with no_init_weights():
-            # On CPU, where memory that nobody writes is only reserved, so that the buffers come out computed.
             model: PreTrainedModel = make(
                 # transformers notes the implementation in the config, which models would otherwise share.
                 copy.deepcopy(plan.config),
@@ -164,7 +170,6 @@ def build_model(plan: ModelPlan, *, attention: Attention = "sdpa") -> PreTrained
         raise ConfigError("model", f"transformers makes no {plan.config.model_type}: {in_a_line(error)}") from error
     # Skipping the values skips the tie as well.
     model.tie_weights()
-    materialize(model, torch.device("meta"), {})
     return model
 
 
@@ -183,7 +188,7 @@ def fill(model: PreTrainedModel, plan: ModelPlan, *, seed: int) -> None:
     if plan.weights is not None:
         read_weights(model, skeleton(plan), plan.weights)
     else:
-        draw_weights(model, skeleton(plan), seed=seed)
+        draw_weights(model, skeleton(plan), make_model(plan, attention="eager"), seed=seed)
 
 
 def whole_model(plan: ModelPlan, *, seed: int) -> PreTrainedModel:

@@ -114,41 +114,64 @@ def _stored(folder: Path, files: ExitStack) -> dict[str, Deferred]:
     return tensors
 
 
-def draw_weights(model: PreTrainedModel, twin: PreTrainedModel, *, seed: int) -> None:
+def draw_weights(model: PreTrainedModel, twin: PreTrainedModel, made: PreTrainedModel, *, seed: int) -> None:
     """Fill `model` with random weights by the architecture's own rule. Collective where its parameters are sharded.
 
-    `twin`: the same model, unsharded and without memory (model.build_model). What a parameter gets follows from the
-    seed and its module's name, so it is the same for any number of ranks.
+    `twin`: the same model, unsharded and without memory; `made`: as its constructor left it (model.make_model), taken
+    apart here. What a parameter gets follows from the seed and its module's name, so it is the same for any number of
+    ranks.
     """
     targets = {names[0]: parameter for names, parameter in _parameters(model)}
     sharded = any(isinstance(parameter, DTensor) for parameter in targets.values())
     first = not sharded or dist.get_rank() == 0
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         for module_name, module in twin.named_modules():
-            for name, drawn in _drawn(twin, module_name, module, seed=seed, first=first):
-                target = targets.get(name)  # None: the second name of a tied parameter
-                if target is not None:
-                    whole = drawn.to(_device(target))
-                    if sharded:
-                        dist.broadcast(whole, src=0)
-                    _local(target).copy_(whole[_own_box(target)])
+            own = {name for name, _ in module.named_parameters(recurse=False) if _join(module_name, name) in targets}
+            if own and first:
+                torch.manual_seed(derived_seed("weights", seed, module_name))
+            for name, drawn in _drawn(twin, made, module_name, own):
+                target = targets[name]
+                whole = drawn.to(_device(target)) if first else torch.empty(drawn.shape, device=_device(target))
+                if sharded:
+                    dist.broadcast(whole, src=0)
+                _local(target).copy_(whole[_own_box(target)])
 
 
 def _drawn(
-    twin: PreTrainedModel, module_name: str, module: nn.Module, *, seed: int, first: bool
+    twin: PreTrainedModel, made: PreTrainedModel, module_name: str, own: set[str]
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Name and CPU value of each parameter that `module` itself owns; a value means something only where `first`."""
-    empty = dict(module.named_parameters(recurse=False))
-    if not empty:
-        return
+    """Name and CPU value of the parameters `own` of a module.
+
+    First come the constructor's values, which some rules leave alone (an activation's slopes), then the rule for the
+    module, then for those around it, which some rules name its parameters from (GPT-2: projections by depth). The rest
+    of `twin` has no memory, so rules for it cost nothing.
+    """
+    module, source = twin.get_submodule(module_name), made.get_submodule(module_name)
+    empty = {name: module.get_parameter(name) for name in sorted(own)}
+    for name in empty:
+        setattr(module, name, source.get_parameter(name))
+    for around, owner in _and_those_around(twin, module_name) if own else ():
+        owner._init_weights(around)  # type: ignore[no-untyped-call]  # transformers annotates a part
     for name, parameter in empty.items():
-        setattr(module, name, nn.Parameter(torch.empty(parameter.shape, dtype=parameter.dtype)))
-    if first:
-        torch.manual_seed(derived_seed("weights", seed, module_name))
-        twin._init_weights(module)  # type: ignore[no-untyped-call]  # transformers annotates a part
-    for name, parameter in empty.items():
-        yield f"{module_name}.{name}", getattr(module, name).detach()
-        setattr(module, name, parameter)
+        yield _join(module_name, name), module.get_parameter(name).detach()
+        for holder in (module, source):
+            setattr(holder, name, parameter)  # without memory again
+
+
+def _and_those_around(twin: PreTrainedModel, module_name: str) -> list[tuple[nn.Module, PreTrainedModel]]:
+    """The module and what contains it, from the inside out, each with the model that has the rule for it: the nearest
+    at or around it, as in transformers' smart_apply.
+    """
+    owner, path = twin, [(cast(nn.Module, twin), twin)]
+    for depth in range(len(parts := module_name.split(".") if module_name else [])):
+        module = twin.get_submodule(".".join(parts[: depth + 1]))
+        owner = module if isinstance(module, PreTrainedModel) else owner
+        path.append((module, owner))
+    return path[::-1]
+
+
+def _join(module_name: str, name: str) -> str:
+    return f"{module_name}.{name}" if module_name else name
 
 
 def _parameters(model: nn.Module) -> list[tuple[list[str], nn.Parameter]]:
