@@ -27,11 +27,9 @@ def data(say: Callable[[str], None], dataset: Dataset) -> None:
 
 
 def architecture(say: Callable[[str], None], config: PretrainedConfig, family: Family) -> None:
-    if family.attention == "eager":
-        say(
-            f"attention: eager, {config.model_type} has none that is faster here:"
-            " heads x seq_len x seq_len numbers a row and layer"
-        )
+    costs = ", heads x seq_len x seq_len scores a row and layer" if family.attention == "eager" else ""
+    reason = f" (not {family.passed_over})" if family.passed_over is not None else ""
+    say(f"attention: {family.attention}{costs}{reason}")
     words = balance_words(config)
     if words is not None:
         say(words)

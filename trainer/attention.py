@@ -89,7 +89,12 @@ def attention_mask(
     A model with several kinds of layers takes one mask for each, by name.
     """
     kind, seq_len = config._attn_implementation, document_ids.shape[1]
-    make = {"sdpa": document_mask, "flex_attention": document_block_mask, "eager": _mask_of_numbers}[str(kind)]
+    makers: dict[str, Callable[..., Mask]] = {
+        "sdpa": document_mask,
+        "flex_attention": document_block_mask,
+        "eager": _mask_of_numbers,
+    }
+    make = makers[str(kind)]
     by_reach: dict[Reach, Mask] = {}
     masks = {}
     for name, reach in reaches(config).items():
@@ -100,9 +105,7 @@ def attention_mask(
     return masks if len(masks) > 1 else next(iter(masks.values()))
 
 
-def document_mask(
-    document_ids: torch.Tensor, position_ids: torch.Tensor, reach: Reach = EVERYTHING
-) -> torch.Tensor:
+def document_mask(document_ids: torch.Tensor, position_ids: torch.Tensor, reach: Reach = EVERYTHING) -> torch.Tensor:
     """(rows, seq_len) ids -> (rows, 1, seq_len, seq_len) bool; [r, 0, q, k] says that q may look at k.
 
     A token sees itself and what precedes it in its own document. Padding (id -1) sees padding: a query that sees
@@ -115,9 +118,7 @@ def document_mask(
     return visible(row, None, places[:, None], places[None, :])[:, None]
 
 
-def document_block_mask(
-    document_ids: torch.Tensor, position_ids: torch.Tensor, reach: Reach = EVERYTHING
-) -> BlockMask:
+def document_block_mask(document_ids: torch.Tensor, position_ids: torch.Tensor, reach: Reach = EVERYTHING) -> BlockMask:
     """The same rule as flex attention takes it."""
     rows, seq_len = document_ids.shape
     # Uncompiled, the rule is evaluated for every pair at once: fine on CPU, where this is for tests.

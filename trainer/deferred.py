@@ -31,7 +31,7 @@ class Deferred(torch.Tensor):
 
     @staticmethod
     def __new__(cls, shape: Sequence[int], dtype: torch.dtype, read: Read) -> Deferred:
-        make: Any = torch.Tensor._make_wrapper_subclass  # type: ignore[attr-defined]  # missing from torch's stubs
+        make: Any = torch.Tensor._make_wrapper_subclass
         tensor: Deferred = make(cls, torch.Size(shape), dtype=dtype, device="cpu")
         tensor.read = read
         return tensor
@@ -46,7 +46,9 @@ class Deferred(torch.Tensor):
         return f"Deferred({list(self.shape)}, {self.dtype})"
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]  # torch's own is a placeholder of another form
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         if func in _SAME_SHAPE:
             operand: Deferred = args[0]

@@ -12,13 +12,13 @@ at random, so that whatever its code does shows in its logits. On CPU, in a seco
 
 from __future__ import annotations
 
-import copy
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
 from manifests.yaml_config import ConfigError
@@ -37,47 +37,66 @@ _TOLERANCE = 1e-4
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """What was found. plain_head: the logits are hidden states times the head."""
+    """What was found. plain_head: the logits are hidden states times the head. passed_over: why not the attention that
+    would have come first, where it was not taken.
+    """
 
     attention: Attention
     plain_head: bool
+    passed_over: str | None = None
 
 
-def try_family(plan: ModelPlan, choices: Sequence[Attention]) -> Family:
-    """Raises ConfigError, one line, where none of `choices` keeps documents apart or files could not be read again."""
+def try_family(plan: ModelPlan, choices: Sequence[Attention], device: torch.device) -> Family:
+    """Raises ConfigError, one line, where none of `choices` keeps documents apart or files could not be read again.
+
+    device: that of the training, where an attention is tried that does not run on CPU (flex with sinks).
+    """
     refusals: list[ConfigError] = []
+    places = [torch.device("cpu"), *([device] if device.type != "cpu" else [])]
     for attention in choices:
         try:
-            return _try(plan, attention)
+            found = _try(plan, attention, places)
         except ConfigError as refusal:
             refusals.append(refusal)
+        else:
+            return replace(found, passed_over=f"{choices[0]}: {refusals[0]}" if refusals else None)
     raise refusals[-1]
 
 
-def _try(plan: ModelPlan, attention: Attention) -> Family:
+def _try(plan: ModelPlan, attention: Attention, places: Sequence[torch.device]) -> Family:
     family = plan.config.model_type
     failure: Exception | None = None
-    for config in small_copies(plan.config):
+    for place, config in itertools.product(places, small_copies(plan.config)):
         small = replace(plan, config=config, weights=None)
         try:
-            model, reference = _filled(small, attention), _filled(small, "eager")
+            model, reference = _filled(small, attention).to(place), _filled(small, "eager")
             packed, alone = _packed_and_alone(model, reference)
-        except (ValueError, TypeError, KeyError, NotImplementedError, AttributeError, RuntimeError, IndexError) as error:
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            NotImplementedError,
+            AttributeError,
+            RuntimeError,
+            IndexError,
+        ) as error:
             failure = error
             continue
         for before, after in zip(packed, alone, strict=True):
-            error = float((before - after).abs().max() / after.abs().max())
-            if not error <= _TOLERANCE:
+            off = float((before.cpu() - after).abs().max() / after.abs().max())
+            if not off <= _TOLERANCE:
                 raise ConfigError(
                     "model",
                     f"{family} with {attention} attention gives a document in a packed row other logits than it has"
-                    f" alone (off by {error:.1g} of the largest): documents would see each other, or get wrong positions."
-                    " Give another family",
+                    f" alone (off by {off:.1g} of the largest): documents would see each other, or get wrong"
+                    " positions. Give another family",
                 )
         _check_files(reference, family)
         _check_router(reference, family)
         return Family(attention=attention, plain_head=_has_plain_head(reference))
     assert failure is not None
+    if isinstance(failure, ConfigError):  # of model.make_model: a line of its own
+        raise failure
     raise ConfigError(
         "model",
         f"{family} cannot be trained on packed documents: transformers' code for it fails on them"
@@ -108,8 +127,12 @@ def _packed_and_alone(model: PreTrainedModel, reference: PreTrainedModel) -> tup
         "position_ids": torch.cat([torch.arange(length) for length in _LENGTHS])[None],
         "document_ids": torch.repeat_interleave(torch.tensor(_LENGTHS))[None],
     }
-    packed = logits_of(model, batch)[0].split(_LENGTHS)[1:]
-    documents = ids.split(_LENGTHS, dim=1)[1:]
+    batch = {name: column.to(model.device) for name, column in batch.items()}
+    # Flex attention compiles itself; a machine that trains on CUDA may have no compiler for CPUs.
+    with torch.compiler.set_stance("force_eager"):
+        packed = torch.split(logits_of(model, batch)[0], list(_LENGTHS))[1:]
+        logits_of(model.train(), batch)  # for what only training refuses: flex has no dropout
+    documents = torch.split(ids, list(_LENGTHS), dim=1)[1:]
     return list(packed), [reference(input_ids=one, use_cache=False).logits[0] for one in documents]
 
 

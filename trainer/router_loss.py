@@ -33,8 +33,8 @@ def balance_words(config: PretrainedConfig) -> str | None:
     if asks_for_balance(config):
         return f"router: {coefficient:g} x the balance of its experts is added to the loss, as its config asks"
     return (
-        "router: nothing is added to the loss to keep its experts in equal use; output_router_logits: true in its config"
-        f" adds {coefficient:g} x their balance (router_aux_loss_coef)"
+        "router: nothing is added to the loss to keep its experts in equal use;"
+        f" output_router_logits: true in its config adds {coefficient:g} x their balance (router_aux_loss_coef)"
     )
 
 

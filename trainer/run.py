@@ -52,7 +52,6 @@ from trainer.signals import EXIT_RESUME_ME, StopSignal
 from trainer.stream import StepStream, batch_digest
 from trainer.watchdog import Watchdog
 
-
 # A first try must make many steps even of a small corpus; a real run states its batch.
 _DEFAULT_GLOBAL_BATCH = 8
 # A write that takes longer is stuck. The reference case's 112 GB take 5 minutes at 0.4 GB/s.
@@ -184,7 +183,7 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks, watchdog: Watch
 
     announce.data(say, dataset)
     watchdog.enter("trying the architecture")
-    family = ranks.decide(lambda: try_family(plan, choices(config.attention, ranks.device)))
+    family = ranks.decide(lambda: try_family(plan, choices(config.attention, ranks.device), ranks.device))
     watchdog.enter("building the model")
     model = build_model(plan, attention=family.attention)
     shape = shape_of(model)

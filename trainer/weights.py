@@ -9,6 +9,7 @@ Both fill plain parameters too, whole, which is how a single process gets a mode
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -93,7 +94,7 @@ def _as_loaded(twin: PreTrainedModel, folder: Path, stored: dict[str, Deferred])
 def _quiet_transformers() -> Iterator[None]:
     """Its table of what was missing is ours to say, in one line."""
     before = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity(transformers_logging.CRITICAL)
+    transformers_logging.set_verbosity(logging.CRITICAL)
     try:
         yield
     finally:
@@ -162,9 +163,11 @@ def _and_those_around(twin: PreTrainedModel, module_name: str) -> list[tuple[nn.
     """The module and what contains it, from the inside out, each with the model that has the rule for it: the nearest
     at or around it, as in transformers' smart_apply.
     """
-    owner, path = twin, [(cast(nn.Module, twin), twin)]
-    for depth in range(len(parts := module_name.split(".") if module_name else [])):
-        module = twin.get_submodule(".".join(parts[: depth + 1]))
+    owner = twin
+    path: list[tuple[nn.Module, PreTrainedModel]] = [(twin, twin)]
+    parts = module_name.split(".") if module_name else []
+    for depth in range(1, len(parts) + 1):
+        module = twin.get_submodule(".".join(parts[:depth]))
         owner = module if isinstance(module, PreTrainedModel) else owner
         path.append((module, owner))
     return path[::-1]

@@ -70,12 +70,14 @@ def test_a_model_of_two_kinds_of_layers_gets_a_mask_for_each_and_one_where_the_w
     }
     config.sliding_window = 5
     masks = attention_mask(config, DOCUMENTS, POSITIONS)
+    assert isinstance(masks, dict)
     assert masks["full_attention"] is masks["sliding_attention"]
 
 
 def test_eager_attention_gets_numbers_to_add() -> None:
     config = AutoConfig.for_model("llama", attn_implementation="eager")
     mask = attention_mask(config, DOCUMENTS, POSITIONS)
+    assert isinstance(mask, torch.Tensor)
     assert mask[0, 0, 1].tolist() == [0.0, 0.0, NEVER, NEVER, NEVER]
     assert torch.tensor(NEVER).bfloat16().isfinite()
 

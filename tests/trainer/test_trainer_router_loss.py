@@ -6,7 +6,8 @@ import pytest
 import torch
 from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
-from tests.trainer.family_trial import make_batch, small_config
+from tests.trainer.family_sizes import small_config
+from tests.trainer.family_trial import make_batch
 from trainer.loss import count_labels
 from trainer.model import ModelPlan, logits_of, loss_sum_of, use_cross_entropy, whole_model
 from trainer.router_loss import balance_sum, balance_words

@@ -22,7 +22,7 @@ class Shape:
 
     active: parameters that a token passes, all of them but for experts not chosen. embedding: the table of input
     tokens; head: the matrix of output tokens, 0 where it is that table. largest_block: parameters of the largest block,
-    which FSDP gathers as one; in_blocks: of all. windows: tokens a layer sees at most, for each layer with such a bound.
+    which FSDP gathers as one; in_blocks: of all. windows: tokens seen at most, for each layer with such a bound.
     """
 
     num_parameters: int
