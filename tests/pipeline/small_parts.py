@@ -15,7 +15,7 @@ if __name__ == "__main__":
 
 from pipeline import documents, inputs, runtime, shuffle
 from pipeline.runtime import Summary, Unit
-from pipeline.stages import candidates, deduplicate, exact, near, ranks
+from pipeline.stages import candidates, deduplicate, exact, near, ranks, turns
 
 SMALL_PARTS = {
     (documents, "GROUP_DOCUMENTS"): 40,
@@ -28,6 +28,7 @@ SMALL_PARTS = {
     (near, "LINES_PART_BYTES"): 2_000,
     (exact, "BATCH_ROWS"): 10,
     (ranks, "RANGE_DOCUMENTS"): 30,
+    (turns, "FILES_A_LOT"): 3,
 }
 
 _execute = runtime.execute
