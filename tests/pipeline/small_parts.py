@@ -24,6 +24,7 @@ SMALL_PARTS = {
     (candidates, "MAX_PAIRS"): 20,
     (candidates, "LOT_TEXT_BYTES"): 4_000,
     (near, "PART_RECORDS"): 300,
+    (near, "SETTLE_DOCUMENTS"): 30,
     (deduplicate, "SAME_PART_DOCUMENTS"): 50,
     (near, "LINES_PART_BYTES"): 2_000,
     (exact, "BATCH_ROWS"): 10,
