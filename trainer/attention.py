@@ -76,7 +76,7 @@ def reaches(config: PretrainedConfig) -> dict[str, Reach]:
         raise ConfigError(
             "model",
             f"{config.model_type} has layers of kind {', '.join(other)}, which would carry documents of a row into each"
-            " other: a mask keeps them apart in full, sliding and chunked attention only. Give a model of such layers",
+            " other; give a model of full, sliding or chunked attention",
         )
     return {kind: known[kind] for kind in kinds}
 

@@ -13,6 +13,7 @@ at random, so that whatever its code does shows in its logits. On CPU, in a seco
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +29,7 @@ from trainer.model import ModelPlan, build_model, in_a_line, logits_of
 from trainer.parallel import materialize
 from trainer.router_loss import asks_for_balance
 from trainer.small_copy import small_copies
+from trainer.weights import quiet_transformers
 
 # Lengths of the documents in the row that is tried; the second and third are looked at.
 _LENGTHS = (9, 13, 10)
@@ -55,7 +57,8 @@ def try_family(plan: ModelPlan, choices: Sequence[Attention], device: torch.devi
     places = [torch.device("cpu"), *([device] if device.type != "cpu" else [])]
     for attention in choices:
         try:
-            found = _try(plan, attention, places)
+            with quiet_transformers(), warnings.catch_warnings(action="ignore"):  # flex: that it is not compiled
+                found = _try(plan, attention, places)
         except ConfigError as refusal:
             refusals.append(refusal)
         else:

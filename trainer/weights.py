@@ -52,7 +52,7 @@ def _as_loaded(twin: PreTrainedModel, folder: Path, stored: dict[str, Deferred])
     """The model that transformers makes of `stored`, its tensors recipes. ConfigError where it is not this model."""
     report: dict[str, Any]
     load: Any = type(twin).from_pretrained  # annotated in part
-    with _quiet_transformers():
+    with quiet_transformers():
         try:
             model, report = load(
                 None,
@@ -91,8 +91,8 @@ def _as_loaded(twin: PreTrainedModel, folder: Path, stored: dict[str, Deferred])
 
 
 @contextmanager
-def _quiet_transformers() -> Iterator[None]:
-    """Its table of what was missing is ours to say, in one line."""
+def quiet_transformers() -> Iterator[None]:
+    """Without its remarks, where what matters of them is said in a line of ours."""
     before = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity(logging.CRITICAL)
     try:
