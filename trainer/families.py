@@ -72,7 +72,8 @@ def _try(plan: ModelPlan, attention: Attention, places: Sequence[torch.device]) 
     for place, config in itertools.product(places, small_copies(plan.config)):
         small = replace(plan, config=config, weights=None)
         try:
-            model, reference = _filled(small, attention).to(place), _filled(small, "eager")
+            model, reference = _filled(small, attention), _filled(small, "eager")
+            model.to(place)  # type: ignore[arg-type]  # transformers' wrapper hides the type of its first argument
             packed, alone = _packed_and_alone(model, reference)
         except (
             ValueError,
