@@ -113,7 +113,8 @@ def _from_keys(values: dict[str, Any]) -> PretrainedConfig:
         ) from error
 
 
-def _check(config: PretrainedConfig, vocab_size: int, seq_len: int) -> None:
+def check_kind(config: PretrainedConfig) -> None:
+    """Raises ConfigError where no family of this kind can be trained, whatever its code does."""
     if config.is_encoder_decoder:
         raise ConfigError("model", f"{config.model_type} is an encoder with a decoder; give a decoder-only model")
     inner = config.get_text_config()
@@ -129,6 +130,11 @@ def _check(config: PretrainedConfig, vocab_size: int, seq_len: int) -> None:
             "its weights are quantized (quantization_config); load it with transformers, dequantized, save that"
             " and give its directory",
         )
+    reaches(config)
+
+
+def _check(config: PretrainedConfig, vocab_size: int, seq_len: int) -> None:
+    check_kind(config)
     if config.vocab_size < vocab_size:
         raise ConfigError(
             "model",
@@ -142,7 +148,6 @@ def _check(config: PretrainedConfig, vocab_size: int, seq_len: int) -> None:
             f"it knows {longest} positions and the manifest's examples have {seq_len} tokens;"
             " build with example.seq_len at most that, or raise max_position_embeddings",
         )
-    reaches(config)
 
 
 def build_model(plan: ModelPlan, *, attention: Attention = "sdpa") -> PreTrainedModel:
