@@ -2,8 +2,8 @@
 
 boto3 does the requests: its credential chain, its AWS_* variables (AWS_ENDPOINT_URL for a compatible store,
 AWS_MAX_ATTEMPTS for its retries with backoff). Reads do without it for as long as they can (s3_get.py). Broken response
-bodies, which boto3 leaves to the caller, are taken up at the byte reached. A killed writer leaves an unfinished multipart upload: invisible, but stored; give the bucket a
-life-cycle rule that removes those.
+bodies, which boto3 leaves to the caller, are taken up at the byte reached. A killed writer leaves an unfinished
+multipart upload: invisible, but stored; give the bucket a life-cycle rule that removes those.
 """
 
 import functools
@@ -17,7 +17,7 @@ from manifests.errors import UserError
 from manifests.objects import ObjectInfo, StorageError
 from manifests.s3_errors import endpoint, translated
 from manifests.s3_get import S3Get
-from manifests.s3_plain import PlainS3, store_of
+from manifests.s3_plain import plain_s3
 from manifests.s3_read import RangedReader, ResumingReader
 from manifests.s3_write import Upload
 
@@ -141,10 +141,7 @@ def _reads_of(
     pid: int,  # noqa: ARG001 - as below
     environment: tuple[tuple[str, str], ...],
 ) -> S3Get:
-    names, store = dict(environment), store_of(os.environ)
-    if store is None:
-        return S3Get(None, client)
-    return S3Get(PlainS3(store, read_timeout_s=_read_timeout_s(names), ca_file=names.get("AWS_CA_BUNDLE")), client)
+    return S3Get(plain_s3(os.environ, read_timeout_s=_read_timeout_s(dict(environment))), client)
 
 
 @functools.lru_cache(maxsize=4)

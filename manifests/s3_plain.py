@@ -11,22 +11,22 @@ import re
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from manifests.s3_get import Answer, BrokenBody
 from manifests.s3_signature import Credentials, signed_headers
 
 _CONNECT_TIMEOUT_S = 10.0
 _MAX_IDLE_CONNECTIONS = 32
-# With no variable of AWS's but these, boto3 would ask for an object as this does. The second line's are its own
-# business, once it is asked.
+# With no variables of AWS's but these, boto3 would ask for an object as this does.
 _UNDERSTOOD = frozenset(
-    "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_DEFAULT_REGION AWS_ENDPOINT_URL AWS_ENDPOINT_URL_S3 "
-    "AWS_CA_BUNDLE AWS_CONFIG_FILE AWS_SHARED_CREDENTIALS_FILE "
-    "AWS_EC2_METADATA_DISABLED AWS_EXECUTION_ENV AWS_MAX_ATTEMPTS AWS_REGION AWS_RETRY_MODE".split()
+    {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL"}
+    | {"AWS_ENDPOINT_URL_S3", "AWS_CA_BUNDLE", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"}
+    # boto3's own business, once it is asked; and what it leaves unread for S3.
+    | {"AWS_MAX_ATTEMPTS", "AWS_RETRY_MODE", "AWS_EC2_METADATA_DISABLED", "AWS_EXECUTION_ENV", "AWS_REGION"}
 )
 # Regions and buckets whose host name on AWS itself is the plain one: not China's, the government's, nor dotted names.
 _AWS_REGION = re.compile(r"(?!cn-)[a-z]{2}-[a-z]+-[0-9]")
@@ -78,16 +78,37 @@ def store_of(environment: Mapping[str, str]) -> Store | None:
     return Store(is_tls=found[1] == "https", host=found[2], region=region or "us-east-1", credentials=credentials)
 
 
+def plain_s3(environment: Mapping[str, str], *, read_timeout_s: float) -> "PlainS3 | None":
+    """The plain way, where there is one in this environment (all of it)."""
+    store = store_of(environment)
+    if store is None:
+        return None
+    try:
+        return PlainS3(store, read_timeout_s=read_timeout_s, tls=_tls(environment) if store.is_tls else None)
+    except (ImportError, OSError):  # certificates that are not to be had, or not so: boto3 has its own, or says so
+        return None
+
+
+def _tls(environment: Mapping[str, str]) -> ssl.SSLContext:
+    """A context that trusts whom boto3 trusts."""
+    named = environment.get("AWS_CA_BUNDLE") or environment.get("REQUESTS_CA_BUNDLE")
+    if named is None:
+        import certifi
+
+        named = certifi.where()
+    return ssl.create_default_context(cafile=named)
+
+
 class PlainS3:
     """GETs from one store, over connections that are kept. Used by several threads of one process.
 
-    read_timeout_s: how long a connection may bring nothing. ca_file: whom to trust, for TLS.
+    read_timeout_s: how long a connection may bring nothing.
     """
 
-    def __init__(self, store: Store, *, read_timeout_s: float, ca_file: str | None = None) -> None:
+    def __init__(self, store: Store, *, read_timeout_s: float, tls: ssl.SSLContext | None) -> None:
         self._store = store
         self._read_timeout_s = read_timeout_s
-        self._tls = ssl.create_default_context(cafile=ca_file) if store.is_tls else None
+        self._tls = tls
         self._idle: dict[str, deque[http.client.HTTPConnection]] = {}
 
     def get(self, bucket: str, key: str, headers: dict[str, str]) -> Answer | None:
