@@ -11,7 +11,7 @@ from loader import Loader, download
 from loader.rows import ShardError
 from manifests import storage
 from manifests.objects import AccessError, StorageError
-from tests.loader.loader_datasets import epoch_of
+from tests.loader.loader_datasets import epoch_of, named
 from tests.s3_server import UnreliableS3, client
 
 Write = Callable[..., str]
@@ -24,6 +24,7 @@ def test_faults_on_the_way_change_no_batch(
     unreliable_s3: UnreliableS3,
     cache_dir: Path,
     monkeypatch: pytest.MonkeyPatch,
+    either_way: None,
     fault: str,
 ) -> None:
     monkeypatch.setenv("SHARDMILL_S3_READ_TIMEOUT_S", "0.2")
@@ -188,3 +189,32 @@ def test_credentials_renewed_in_their_file_are_taken_up(
         logging.getLogger("loader.download").removeHandler(handler)
         loader.close()
     assert loader.counters.retries >= 1
+
+
+@pytest.mark.skipif("SHARDMILL_TEST_S3_ENDPOINT" in os.environ, reason="a real server knows one key")
+def test_credentials_that_expire_in_mid_run_are_taken_up_from_the_environment(
+    unequal: str, on_s3: Write, unreliable_s3: UnreliableS3, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = on_s3()
+    good = os.environ["AWS_ACCESS_KEY_ID"]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "OLDKEY")
+    loader = Loader(manifest, global_batch=3, cache_dir=cache_dir)
+    batches = iter(loader)
+    steps = [named(next(batches)["input_ids"][:, 0].tolist())]
+    warnings = []
+
+    class RenewAtTheWarning(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            warnings.append(record.getMessage())
+            monkeypatch.setenv("AWS_ACCESS_KEY_ID", good)
+
+    handler = RenewAtTheWarning(level=logging.WARNING)
+    logging.getLogger("loader.download").addHandler(handler)
+    unreliable_s3.expired_key = "OLDKEY"
+    try:
+        steps += [named(batch["input_ids"][:, 0].tolist()) for batch in batches]
+    finally:
+        logging.getLogger("loader.download").removeHandler(handler)
+        loader.close()
+    assert steps == epoch_of(Loader(unequal, global_batch=3))
+    assert "ExpiredToken" in warnings[0]

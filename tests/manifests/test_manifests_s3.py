@@ -16,16 +16,6 @@ from tests.s3_server import client
 CONTENT = bytes(range(241)) * 20_000  # 4.8 MB
 
 
-@pytest.fixture(params=["without boto3", "with boto3"])
-def either_way(request, monkeypatch, tmp_path):
-    """Reads as a plain environment lets them be made, and by boto3, which a file of settings asks for."""
-    settings = tmp_path / "config"
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(settings))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    if request.param == "with boto3":
-        settings.write_text("")
-
-
 def uploads_in_progress(root: str) -> list:
     return client().list_multipart_uploads(Bucket=root.removeprefix("s3://")).get("Uploads", [])
 
