@@ -6,14 +6,15 @@ way.
 """
 
 import contextlib
+import functools
 import http.client
+import os
 import re
 import ssl
 import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import quote
 
 from manifests.s3_get import Answer, BrokenBody
@@ -59,8 +60,8 @@ def store_of(environment: Mapping[str, str]) -> Store | None:
         return None
     if any(name.lower().endswith("_proxy") and name.lower() != "no_proxy" for name in environment):
         return None
-    settings, shared = aws.get("AWS_CONFIG_FILE", "~/.aws/config"), aws.get("AWS_SHARED_CREDENTIALS_FILE")
-    if any(Path(path).expanduser().exists() for path in (settings, shared or "~/.aws/credentials")):
+    files = (("AWS_CONFIG_FILE", "~/.aws/config"), ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"))
+    if any(_is_file(aws.get(name, default)) for name, default in files):
         return None
     credentials = Credentials(
         key_id=aws["AWS_ACCESS_KEY_ID"], secret=aws["AWS_SECRET_ACCESS_KEY"], token=aws.get("AWS_SESSION_TOKEN")
@@ -78,25 +79,31 @@ def store_of(environment: Mapping[str, str]) -> Store | None:
     return Store(is_tls=found[1] == "https", host=found[2], region=region or "us-east-1", credentials=credentials)
 
 
+def _is_file(path: str) -> bool:
+    """Whether botocore finds a file there. Unlike pathlib, no error for a user without a home."""
+    return os.path.isfile(os.path.expanduser(os.path.expandvars(path)))  # noqa: PTH111, PTH113
+
+
 def plain_s3(environment: Mapping[str, str], *, read_timeout_s: float) -> "PlainS3 | None":
     """The plain way, where there is one in this environment (all of it)."""
     store = store_of(environment)
     if store is None:
         return None
+    trusted = environment.get("AWS_CA_BUNDLE") or environment.get("REQUESTS_CA_BUNDLE")
     try:
-        return PlainS3(store, read_timeout_s=read_timeout_s, tls=_tls(environment) if store.is_tls else None)
+        return PlainS3(store, read_timeout_s=read_timeout_s, tls=_tls(trusted) if store.is_tls else None)
     except (ImportError, OSError):  # certificates that are not to be had, or not so: boto3 has its own, or says so
         return None
 
 
-def _tls(environment: Mapping[str, str]) -> ssl.SSLContext:
-    """A context that trusts whom boto3 trusts."""
-    named = environment.get("AWS_CA_BUNDLE") or environment.get("REQUESTS_CA_BUNDLE")
-    if named is None:
+@functools.cache  # 18 ms, which every thread of a forked process would spend anew
+def _tls(ca_file: str | None) -> ssl.SSLContext:
+    """A context that trusts this file, by default whom boto3 trusts."""
+    if ca_file is None:
         import certifi
 
-        named = certifi.where()
-    return ssl.create_default_context(cafile=named)
+        ca_file = certifi.where()
+    return ssl.create_default_context(cafile=ca_file)
 
 
 class PlainS3:

@@ -123,6 +123,16 @@ def test_a_plain_environment_names_a_store() -> None:
     )
 
 
+def test_a_user_without_a_home_has_no_files_of_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    homeless = {name: value for name, value in SIMPLE.items() if not name.endswith("_FILE")}
+    assert store_of(homeless) is not None
+
+
 @pytest.mark.parametrize(
     "more",
     [
