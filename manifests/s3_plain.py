@@ -133,7 +133,7 @@ class PlainS3:
         with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
             while connection := _taken(idle):
                 # The store may have closed it meanwhile.
-                with contextlib.suppress(ConnectionError, http.client.HTTPException):
+                with contextlib.suppress(ConnectionError, ssl.SSLError, http.client.HTTPException):
                     return _asked(connection, path, signed, idle)
             return _asked(self._connected(host), path, signed, idle)
         return None
