@@ -1,9 +1,9 @@
 """Storage on S3 and on stores that speak its language: what storage.py promises, for `s3://bucket/key`.
 
 boto3 does the requests: its credential chain, its AWS_* variables (AWS_ENDPOINT_URL for a compatible store,
-AWS_MAX_ATTEMPTS for its retries with backoff). Broken response bodies, which boto3 leaves to the caller, are taken up
-at the byte reached. A killed writer leaves an unfinished multipart upload: invisible, but stored; give the bucket a
-life-cycle rule that removes those.
+AWS_MAX_ATTEMPTS for its retries with backoff). Reads do without it for as long as they can (s3_get.py). Broken response
+bodies, which boto3 leaves to the caller, are taken up at the byte reached. A killed writer leaves an unfinished
+multipart upload: invisible, but stored; give the bucket a life-cycle rule that removes those.
 """
 
 import functools
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from manifests.errors import UserError
 from manifests.objects import ObjectInfo, StorageError
 from manifests.s3_errors import endpoint, translated
+from manifests.s3_get import S3Get
+from manifests.s3_plain import plain_s3
 from manifests.s3_read import RangedReader, ResumingReader
 from manifests.s3_write import Upload
 
@@ -59,14 +61,14 @@ def read_bytes(url: str, start: int, length: int | None) -> bytes:
     if length == 0:
         return b""
     bucket, key = _split_object(url)
-    with ResumingReader(client(), url, bucket, key, start=start, length=length) as reader:
+    with ResumingReader(_reads(), url, bucket, key, start=start, length=length) as reader:
         return reader.read_rest()
 
 
 @contextmanager
 def open_stream(url: str, start: int = 0) -> Iterator[BinaryIO]:
     bucket, key = _split_object(url)
-    with io.BufferedReader(ResumingReader(client(), url, bucket, key, start=start), _BUFFER_BYTES) as stream:
+    with io.BufferedReader(ResumingReader(_reads(), url, bucket, key, start=start), _BUFFER_BYTES) as stream:
         yield stream
 
 
@@ -75,7 +77,7 @@ def open_ranged(url: str) -> Iterator[BinaryIO]:
     bucket, key = _split_object(url)
     with translated(url, "stat"):
         head = client().head_object(Bucket=bucket, Key=key)
-    with RangedReader(client(), url, bucket, key, etag=head["ETag"], num_bytes=head["ContentLength"]) as stream:
+    with RangedReader(_reads(), url, bucket, key, etag=head["ETag"], num_bytes=head["ContentLength"]) as stream:
         yield cast(BinaryIO, stream)
 
 
@@ -117,12 +119,29 @@ def _info(url: str, num_bytes: int, etag: str) -> ObjectInfo:
 
 def client() -> "S3Client":
     """This process's client: made on first use, anew after a fork and where its environment has changed."""
-    environment = tuple(sorted(item for item in os.environ.items() if item[0].startswith(("AWS_", "SHARDMILL_S3_"))))
-    return _client(os.getpid(), environment)
+    return _client(os.getpid(), _environment())
 
 
 def reconnect() -> None:
     _client.cache_clear()
+    _reads_of.cache_clear()
+
+
+def _reads() -> S3Get:
+    """This process's way to read, kept as its client is."""
+    return _reads_of(os.getpid(), _environment())
+
+
+def _environment() -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(item for item in os.environ.items() if item[0].startswith(("AWS_", "SHARDMILL_S3_"))))
+
+
+@functools.lru_cache(maxsize=4)
+def _reads_of(
+    pid: int,  # noqa: ARG001 - as below
+    environment: tuple[tuple[str, str], ...],
+) -> S3Get:
+    return S3Get(plain_s3(os.environ, read_timeout_s=_read_timeout_s(dict(environment))), client)
 
 
 @functools.lru_cache(maxsize=4)

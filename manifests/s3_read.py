@@ -3,13 +3,10 @@
 import io
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from manifests.objects import StorageError
-from manifests.s3_errors import translated
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
+from manifests.s3_get import Body, BrokenBody, S3Get
 
 # Tries in a row that bring not one byte; a try that brings some starts the count again.
 _MAX_BARREN_TRIES = 8
@@ -22,11 +19,13 @@ class ResumingReader(io.RawIOBase):
 
     A body that breaks or ends early is asked for again from the byte reached, with the first answer's ETag: an object
     replaced meanwhile is a StorageError, never a mixture of two.
+
+    length: 1 or more; all that follows where it is None.
     """
 
     def __init__(
         self,
-        client: "S3Client",
+        source: S3Get,
         url: str,
         bucket: str,
         key: str,
@@ -36,11 +35,11 @@ class ResumingReader(io.RawIOBase):
         etag: str | None = None,
     ) -> None:
         super().__init__()
-        self._client, self._url, self._bucket, self._key = client, url, bucket, key
+        self._source, self._url, self._bucket, self._key = source, url, bucket, key
         self._position = start
         self._end = None if length is None else start + length
         self._etag = etag
-        self._body: Any = None
+        self._body: Body | None = None
         self._num_barren_tries = 0
         self._open()  # a missing object is an error of opening, as with a file
 
@@ -49,23 +48,19 @@ class ResumingReader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Up to len(buffer) bytes; 0 only at the end asked for."""
-        from botocore.exceptions import BotoCoreError
-        from urllib3.exceptions import HTTPError
-
         assert self._end is not None
         wanted = memoryview(buffer).cast("B")[: self._end - self._position]
         while len(wanted):
             try:
-                if self._body is None:
-                    self._open()
-                num_read = self._body.readinto(wanted)
-            except (BotoCoreError, HTTPError, ConnectionError, TimeoutError) as error:
-                self._give_up_or_wait(type(error).__name__)
+                body = self._body or self._open()
+                num_read = body.readinto(wanted)
+            except BrokenBody as fault:
+                self._give_up_or_wait(str(fault))
                 continue
             if num_read:
                 self._position += num_read
                 self._num_barren_tries = 0
-                return int(num_read)
+                return num_read
             self._give_up_or_wait("the body ended early")
         return 0
 
@@ -84,26 +79,22 @@ class ResumingReader(io.RawIOBase):
             self._body.close()
         super().close()
 
-    def _open(self) -> None:
-        if self._end is not None and self._position >= self._end:
-            return
-        request: dict[str, Any] = {"Bucket": self._bucket, "Key": self._key}
+    def _open(self) -> Body:
+        byte_range = None
         if self._position or self._end is not None:
-            request["Range"] = f"bytes={self._position}-{'' if self._end is None else self._end - 1}"
-        if self._etag is not None:
-            request["IfMatch"] = self._etag
-        with translated(self._url, "read"):
-            answer = self._client.get_object(**request)
-        if self._etag not in (None, answer["ETag"]):  # a compatible store may not know IfMatch
-            answer["Body"].close()
+            byte_range = f"bytes={self._position}-{'' if self._end is None else self._end - 1}"
+        answer = self._source.get(self._url, self._bucket, self._key, byte_range, self._etag)
+        if self._etag not in (None, answer.etag):  # a compatible store may not know IfMatch
+            answer.body.close()
             raise StorageError(f"read {self._url}: the object was replaced while it was read")
-        self._etag = answer["ETag"]
-        end = self._position + answer["ContentLength"]
+        self._etag = answer.etag
+        end = self._position + answer.num_bytes
         if self._end is not None and end != self._end:
-            answer["Body"].close()
+            answer.body.close()
             raise StorageError(f"{self._url} ends at byte {end}, not at the {self._end} asked for: the object is cut")
         self._end = end
-        self._body = answer["Body"]
+        self._body = answer.body
+        return answer.body
 
     def _give_up_or_wait(self, reason: str) -> None:
         if self._body is not None:
@@ -122,9 +113,9 @@ class ResumingReader(io.RawIOBase):
 class RangedReader(io.RawIOBase):
     """A seekable object of `num_bytes`; each read is one range request, of the version that has this `etag`."""
 
-    def __init__(self, client: "S3Client", url: str, bucket: str, key: str, *, etag: str, num_bytes: int) -> None:
+    def __init__(self, source: S3Get, url: str, bucket: str, key: str, *, etag: str, num_bytes: int) -> None:
         super().__init__()
-        self._object = (client, url, bucket, key)
+        self._object = (source, url, bucket, key)
         self._etag, self._num_bytes = etag, num_bytes
         self._position = 0
 

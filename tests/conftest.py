@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.s3_server import s3_endpoint, s3_root, unreliable_s3  # noqa: F401 - fixtures, for every folder below
+from tests.s3_server import either_way, s3_endpoint, s3_root, unreliable_s3  # noqa: F401 - fixtures, for every folder below
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -59,6 +60,16 @@ def s3_root(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"s3://{bucket}"
 
 
+@pytest.fixture(params=["without boto3", "with boto3"])
+def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Reads as a plain environment lets them be made, and by boto3, which a file of settings asks for."""
+    settings = tmp_path / "aws-settings"
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(settings))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    if request.param == "with boto3":
+        settings.write_text("")
+
+
 def client(endpoint: str | None = None) -> Any:
     """boto3 by itself, to look at a store from outside our code."""
     return _client(endpoint or os.environ["AWS_ENDPOINT_URL"])
@@ -86,6 +97,7 @@ class UnreliableS3:
     path_part: str = ""
     times: int = 0
     num_faults: int = 0
+    flips: Iterator[int] = field(default_factory=itertools.count)
     num_requests: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def fail(self, fault: str, method: str, *, path_part: str = "", times: int = 10**9) -> None:
@@ -144,7 +156,7 @@ def _proxy(unreliable: UnreliableS3) -> ThreadingHTTPServer:
                 return
             kept = data[: len(data) // 2] if fault in ("break", "cut", "stall") else data
             if fault == "flip" and data:
-                at = unreliable.num_faults * 7919 % len(data)  # never the same twice running
+                at = next(unreliable.flips) * 7919 % len(data)  # never the same twice running, nor at once
                 kept = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
             length = next((value for name, value in headers if name.lower() == "content-length"), str(len(data)))
             self.answer(status, headers, kept, int(length))

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch.utils.data import DataLoader
 
 from loader import Loader
 from loader.cache import FullDiskError, ShardCache
 from loader.rows import ShardError
-from manifests import ExampleFormat
+from manifests import ExampleFormat, storage
+from manifests.shard import TOKENS_OFFSET
 from tests.datasets import EOS
 from tests.loader.loader_datasets import epoch_of, named, numbered_dataset, write_dataset
 from tests.s3_server import UnreliableS3, client
@@ -100,6 +102,42 @@ def test_the_first_rows_do_not_wait_for_their_shards(
     assert loader.counters.shards_fetched == 2
     assert loader.counters.bytes_fetched == 2 * LARGE.shard_num_bytes(20)
     loader.close()
+
+
+@pytest.mark.parametrize("fault", ["503", "cut", "stall", "flip"])
+def test_faults_on_the_way_change_no_early_row(
+    large_rows: list[np.ndarray],
+    s3_root: str,
+    unreliable_s3: UnreliableS3,
+    cache_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    either_way: None,
+    fault: str,
+) -> None:
+    monkeypatch.setenv("SHARDMILL_S3_READ_TIMEOUT_S", "0.2")
+    local = Loader(write_dataset(str(tmp_path), large_rows, example=LARGE), global_batch=2, columns=ONE)
+    manifest = write_dataset(f"{s3_root}/data", large_rows, example=LARGE)
+    loader = Loader(manifest, global_batch=2, columns=ONE, cache_dir=cache_dir)
+    unreliable_s3.fail(fault, "GET", path_part=".tar", times=2)
+    assert epoch_of(loader) == epoch_of(local)
+    assert unreliable_s3.num_faults == 4
+    assert loader.counters.early_rows >= 1
+    loader.close()
+
+
+def test_forked_workers_read_their_first_rows_beside_a_parent_that_reads(
+    large_rows: list[np.ndarray], s3_root: str, cache_dir: Path
+) -> None:
+    manifest = write_dataset(f"{s3_root}/data", large_rows, example=LARGE)
+    loader = Loader(manifest, global_batch=2, columns=ONE, cache_dir=cache_dir)
+    first = large_rows[0][0].tobytes()
+    for batch in DataLoader(loader.dataset(), batch_size=None, num_workers=2, timeout=60):
+        assert named(batch["input_ids"][:, 0].tolist()) == loader.global_batch_examples()
+        loader.advance()
+        # Over a connection that the workers have inherited.
+        assert storage.read_bytes(f"{s3_root}/data/shards/train/v1-000000.tar", TOKENS_OFFSET, len(first)) == first
+    assert loader.epoch == 1
 
 
 def test_a_row_that_was_not_its_shards_is_an_error_once_the_shard_is_there(
@@ -192,7 +230,9 @@ def test_a_killed_rank_goes_on_beside_another_job_and_nothing_is_left(
     lines = [json.loads(first.stdout.readline()) for _ in range(4)]
     assert not [path for pid in family_of(first.pid) for path in named_memory(pid)]
     first.send_signal(signal.SIGKILL)
-    lines += [json.loads(line) for line in first.communicate(timeout=60)[0].splitlines()]
+    # Not communicate(), which passes over what readline() has read ahead.
+    lines += [json.loads(line) for line in first.stdout]
+    first.wait()
     again = rank(manifest, cache_dir, state=lines[-1][1], workers=workers)
     lines += [json.loads(line) for line in again.communicate(timeout=60)[0].splitlines()]
     assert [named(tokens) for tokens, _ in lines] == expected

@@ -11,7 +11,7 @@ from loader import Loader, download
 from loader.rows import ShardError
 from manifests import storage
 from manifests.objects import AccessError, StorageError
-from tests.loader.loader_datasets import epoch_of
+from tests.loader.loader_datasets import epoch_of, named
 from tests.s3_server import UnreliableS3, client
 
 Write = Callable[..., str]
@@ -24,6 +24,7 @@ def test_faults_on_the_way_change_no_batch(
     unreliable_s3: UnreliableS3,
     cache_dir: Path,
     monkeypatch: pytest.MonkeyPatch,
+    either_way: None,
     fault: str,
 ) -> None:
     monkeypatch.setenv("SHARDMILL_S3_READ_TIMEOUT_S", "0.2")
@@ -105,10 +106,11 @@ def test_a_shard_replaced_under_its_name_is_caught(on_s3: Write, s3_root: str, c
     assert list(cache_dir.iterdir()) == []
 
 
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """Waits of milliseconds, for tests of what is given up in the end."""
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    monkeypatch.setenv("SHARDMILL_S3_READ_TIMEOUT_S", "0.05")
+    if fault == "stall":  # with other faults, a machine that is busy elsewhere would be taken for one
+        monkeypatch.setenv("SHARDMILL_S3_READ_TIMEOUT_S", "0.05")
     monkeypatch.setattr(download, "_FIRST_WAIT_S", 0.001)
     monkeypatch.setattr("manifests.s3_read._FIRST_WAIT_S", 0.001)
 
@@ -137,8 +139,9 @@ def test_a_fault_that_stays_is_an_error_naming_the_shard_and_the_fault(
     kind: type[Exception],
     message: str,
 ) -> None:
-    quick(monkeypatch)
-    loader = Loader(on_s3((5, 6)), global_batch=1, cache_dir=cache_dir)
+    manifest = on_s3((5, 6))
+    quick(monkeypatch, fault)
+    loader = Loader(manifest, global_batch=1, cache_dir=cache_dir)
     # "cut" brings half of what is asked for each time: the last byte never comes, and is asked for to the end.
     unreliable_s3.fail(fault, "GET", path_part=".tar")
     with pytest.raises(kind, match=message) as refusal:
@@ -188,3 +191,32 @@ def test_credentials_renewed_in_their_file_are_taken_up(
         logging.getLogger("loader.download").removeHandler(handler)
         loader.close()
     assert loader.counters.retries >= 1
+
+
+@pytest.mark.skipif("SHARDMILL_TEST_S3_ENDPOINT" in os.environ, reason="a real server knows one key")
+def test_credentials_that_expire_in_mid_run_are_taken_up_from_the_environment(
+    unequal: str, on_s3: Write, unreliable_s3: UnreliableS3, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = on_s3()
+    good = os.environ["AWS_ACCESS_KEY_ID"]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "OLDKEY")
+    loader = Loader(manifest, global_batch=3, cache_dir=cache_dir)
+    batches = iter(loader)
+    steps = [named(next(batches)["input_ids"][:, 0].tolist())]
+    warnings = []
+
+    class RenewAtTheWarning(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            warnings.append(record.getMessage())
+            monkeypatch.setenv("AWS_ACCESS_KEY_ID", good)
+
+    handler = RenewAtTheWarning(level=logging.WARNING)
+    logging.getLogger("loader.download").addHandler(handler)
+    unreliable_s3.expired_key = "OLDKEY"
+    try:
+        steps += [named(batch["input_ids"][:, 0].tolist()) for batch in batches]
+    finally:
+        logging.getLogger("loader.download").removeHandler(handler)
+        loader.close()
+    assert steps == epoch_of(Loader(unequal, global_batch=3))
+    assert "ExpiredToken" in warnings[0]

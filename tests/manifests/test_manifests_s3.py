@@ -33,7 +33,7 @@ def test_parts_reach_five_terabytes_within_ten_thousand():
 
 
 @pytest.mark.parametrize("fault", ["break", "cut", "503", "refuse"])
-def test_a_stream_goes_on_after_faults_where_it_was(unreliable_s3, s3_root, fault):
+def test_a_stream_goes_on_after_faults_where_it_was(unreliable_s3, s3_root, fault, either_way):
     url = f"{s3_root}/x"
     storage.write_bytes(url, CONTENT)
     unreliable_s3.fail(fault, "GET", times=2)
@@ -43,7 +43,7 @@ def test_a_stream_goes_on_after_faults_where_it_was(unreliable_s3, s3_root, faul
 
 
 @pytest.mark.parametrize("fault", ["break", "cut"])
-def test_a_range_is_whole_after_faults(unreliable_s3, s3_root, fault):
+def test_a_range_is_whole_after_faults(unreliable_s3, s3_root, fault, either_way):
     url = f"{s3_root}/x"
     storage.write_bytes(url, CONTENT)
     unreliable_s3.fail(fault, "GET", times=2)
@@ -51,7 +51,7 @@ def test_a_range_is_whole_after_faults(unreliable_s3, s3_root, fault):
     assert unreliable_s3.num_faults == 2
 
 
-def test_an_object_replaced_while_it_is_read_is_an_error_never_a_mixture(unreliable_s3, s3_root):
+def test_an_object_replaced_while_it_is_read_is_an_error_never_a_mixture(unreliable_s3, s3_root, either_way):
     url = f"{s3_root}/x"
     storage.write_bytes(url, CONTENT)
 
@@ -65,7 +65,7 @@ def test_an_object_replaced_while_it_is_read_is_an_error_never_a_mixture(unrelia
     assert start == CONTENT[:1000]
 
 
-def test_a_body_that_never_comes_is_given_up(unreliable_s3, s3_root, monkeypatch):
+def test_a_body_that_never_comes_is_given_up(unreliable_s3, s3_root, monkeypatch, either_way):
     url = f"{s3_root}/x"
     storage.write_bytes(url, b"x")  # half of one byte is none
     unreliable_s3.fail("break", "GET")
@@ -159,7 +159,7 @@ def test_an_empty_bucket_lists_nothing(s3_root):
     assert storage.list_objects(s3_root) == []
 
 
-def test_a_missing_bucket_is_the_users_mistake(s3_root):
+def test_a_missing_bucket_is_the_users_mistake(s3_root, either_way):
     for ask in (storage.list_objects, storage.read_bytes, lambda url: storage.write_bytes(url, b"x")):
         with pytest.raises(UserError, match="there is no such bucket at http://"):
             ask("s3://shardmill-no-such-bucket/x")
@@ -183,7 +183,7 @@ def test_no_credentials_is_said_with_the_remedy(s3_root, monkeypatch, tmp_path):
         storage.read_bytes(f"{s3_root}/x")
 
 
-def test_a_server_that_is_not_there_is_named_without_its_password(s3_root, monkeypatch):
+def test_a_server_that_is_not_there_is_named_without_its_password(s3_root, monkeypatch, either_way):
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://somebody:hunter2@127.0.0.1:9")
     with pytest.raises(UserError, match=r"cannot reach http://127.0.0.1:9: mend AWS_ENDPOINT_URL") as caught:
@@ -204,7 +204,7 @@ def _read_in_child(url: str, queue: multiprocessing.Queue) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_child_process_makes_its_own_client(s3_root, method):
+def test_a_child_process_makes_its_own_client(s3_root, method, either_way):
     url = f"{s3_root}/x"
     storage.write_bytes(url, b"x")
     context = multiprocessing.get_context(method)
