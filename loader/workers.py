@@ -10,6 +10,7 @@ iteration, or with its parent however that died.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import multiprocessing
 import signal
@@ -163,39 +164,52 @@ def _work(make: Callable[[Any], Any], pipe: Connection, inherited: list[Connecti
 
 
 def made_ahead(making: Iterator[T_out], num_ahead: int, interrupt: Callable[[], None]) -> Iterator[T_out]:
-    """What `making` gives, made by a thread that runs `num_ahead` in front of the consumer.
+    """What `making` gives, made by a thread that runs `num_ahead` in front of the consumer; the first by the consumer.
 
     making: a generator, which is closed at the end. interrupt: wakes it out of whatever it waits for, when the consumer
     ends the iteration before its end.
     """
-    made: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-    # One for each item that may be made now; False ends the thread. Both queues are C: a hand-over costs little.
-    may_make: SimpleQueue[bool] = SimpleQueue()
+    # Both queues are C, and several items are handed over at once: waking a thread costs what a small batch costs.
+    made: SimpleQueue[tuple[list[Any], BaseException | None]] = SimpleQueue()
+    # How many items may be made now; 0 ends the thread.
+    may_make: SimpleQueue[int] = SimpleQueue()
+    at_once = max(1, num_ahead // 2)
 
     def run() -> None:
+        items: list[Any] = []
         try:
-            while may_make.get():
-                made.put((next(making), None))
+            while count := may_make.get():
+                for _ in range(count):
+                    items.append(next(making))
+                made.put((items, None))
+                items = []
         except BaseException as error:  # the end too: handed to the consumer, which raises it
-            made.put((None, error))
+            made.put((items, error))
         finally:
             making.close()  # type: ignore[attr-defined]  # a generator
 
     thread = Thread(target=run, name="batches", daemon=True)
-    for _ in range(num_ahead):
-        may_make.put(True)
     thread.start()
     try:
+        # Here: a first batch should not wait for another thread's turn.
+        items, error = [], None
+        with contextlib.suppress(StopIteration):
+            items.append(next(making))
+        for first in range(0, num_ahead, at_once):
+            may_make.put(min(at_once, num_ahead - first))
         while True:
-            item, error = made.get()
+            num_items = len(items)
+            items.reverse()
+            while items:
+                if len(items) == 1:
+                    may_make.put(num_items)
+                yield items.pop()
             if isinstance(error, StopIteration):
                 return
             if error is not None:
                 raise error
-            may_make.put(True)
-            yield item
-            del item
+            items, error = made.get()
     finally:
-        may_make.put(False)
+        may_make.put(0)
         interrupt()
         thread.join()
