@@ -146,7 +146,7 @@ def _installed() -> list[str]:
     for name in ("numba", "llvmlite"):
         for folder in sys.path:
             with contextlib.suppress(OSError):  # not in this one
-                found.append(f"{name} {os.stat(f'{folder}/{name}/__init__.py').st_mtime_ns}")
+                found.append(f"{name} {Path(folder, name, '__init__.py').stat().st_mtime_ns}")
                 break
     return found
 
@@ -154,7 +154,7 @@ def _installed() -> list[str]:
 def _processor() -> list[str]:
     """What the system says of the first processor's kind and features; nothing where it says nothing."""
     of_kind = ("vendor_id", "cpu family", "model", "stepping", "flags", "Features", "CPU ")
-    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as stream:
+    with contextlib.suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8") as stream:
         # The system writes a processor's lines when they are read: of 200 processors, only the first one's.
         lines = stream.read(8192).split("\n\n")[0].splitlines()
         return [line for line in lines if line.startswith(of_kind)]

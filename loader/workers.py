@@ -3,16 +3,17 @@
     plans (drawn in the main process) -> worker j of n makes number j, j + n, j + 2n, ... -> results in the plans' order
 
 What is made, and its order, does not depend on n. Workers hold no state that matters: a plan names its files and rows.
-A worker is forked, ignores the signals that ask a training to save itself, and ends when its pipe does: with its
-iteration, or with its parent however that died.
+A worker is forked, ignores the signals that ask a training to save itself, and ends with its iteration, or with its
+parent, however that died and whatever the worker waits for.
 """
 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import gc
 import multiprocessing
+import os
+import select
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -148,6 +149,7 @@ def _work(make: Callable[[Any], Any], pipe: Connection, inherited: list[Connecti
     gc.freeze()
     for end in inherited:
         end.close()
+    end_with_parent()
     while True:
         try:
             plan = pipe.recv()
@@ -161,6 +163,30 @@ def _work(make: Callable[[Any], Any], pipe: Connection, inherited: list[Connecti
             pipe.send(answer)
         except OSError:
             return
+
+
+def end_with_parent() -> None:
+    """Ends this worker process when its parent is gone, even while it waits for a store or a disk that hangs.
+
+    A pipe's end does not: any other child of the parent may hold it open, and a worker may not be reading. Nor does
+    the system's own signal for it, which comes with the end of the thread that forked.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None or parent.pid is None:
+        return
+    try:
+        gone = select.poll()
+        gone.register(os.pidfd_open(parent.pid), select.POLLIN)
+    except ProcessLookupError:
+        os._exit(1)
+    except OSError:  # a kernel before 5.3: the pipe's end must do
+        return
+
+    def watch() -> None:
+        gone.poll()
+        os._exit(1)
+
+    Thread(target=watch, name="parent-watch", daemon=True).start()
 
 
 def made_ahead(making: Iterator[T_out], num_ahead: int, interrupt: Callable[[], None]) -> Iterator[T_out]:
@@ -192,12 +218,16 @@ def made_ahead(making: Iterator[T_out], num_ahead: int, interrupt: Callable[[], 
     thread.start()
     try:
         # Here: a first batch should not wait for another thread's turn.
-        items, error = [], None
-        with contextlib.suppress(StopIteration):
-            items.append(next(making))
-        for first in range(0, num_ahead, at_once):
-            may_make.put(min(at_once, num_ahead - first))
+        try:
+            first = next(making)
+        except StopIteration:
+            return
+        for number in range(0, num_ahead, at_once):
+            may_make.put(min(at_once, num_ahead - number))
+        yield first
+        del first
         while True:
+            items, error = made.get()
             num_items = len(items)
             items.reverse()
             while items:
@@ -208,7 +238,6 @@ def made_ahead(making: Iterator[T_out], num_ahead: int, interrupt: Callable[[], 
                 return
             if error is not None:
                 raise error
-            items, error = made.get()
     finally:
         may_make.put(0)
         interrupt()

@@ -50,9 +50,7 @@ def test_another_process_runs_the_kept_kernel_without_numba_and_without_llvm() -
     assert done.stdout == "[[1, -100, 7, -100]] []\n"
 
 
-def test_a_processor_whose_code_cannot_be_kept_runs_numbas_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_processor_whose_code_cannot_be_kept_runs_numbas_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr(machine_code.subprocess, "run", lambda command, **_: CompletedProcess(command, 0, b"", b""))
