@@ -240,14 +240,18 @@ def _is_wrong(found: dict[str, Any]) -> bool:
 
 
 def _table(found: list[dict[str, Any]]) -> str:
-    names = ("run", "steps", "kills", "faults", "shard_requests", "early_rows", "most_cache_bytes", "cache_bytes")
+    counts = ("kills", "faults", "shard_requests", "early_rows", "most_cache_bytes", "cache_bytes", "wrong_steps")
+    heads = ["run", "steps", *(name.replace("_", " ") for name in counts), "crashes", "left in the cache"]
     rows = [
-        [str(len(of)) if isinstance(of, list) else f"{of}" for of in (run[name] for name in names)] for run in found
+        [
+            run["run"],
+            f"{sum(run['steps']):,}",
+            *(f"{run[name]:,}" for name in counts),
+            f"{len(run['crashes'])}",
+            f"{len(run['left_in_cache'])}",
+        ]
+        for run in found
     ]
-    for row, run in zip(rows, found, strict=True):
-        row[1] = f"{sum(run['steps']):,}"
-        row += [str(run["wrong_steps"]), str(len(run["crashes"])), str(len(run["left_in_cache"]))]
-    heads = [*(name.replace("_", " ") for name in names), "wrong steps", "crashes", "left in the cache"]
     return "\n".join(f"| {' | '.join(row)} |" for row in [heads, ["---"] * len(heads), *rows])
 
 
