@@ -1,6 +1,6 @@
-"""How soon a loader begins: from local disk and from S3 beside peers, and in mid-epoch of 1 GB and of 10 TB.
+"""How soon a loader begins: from S3 beside peers, and in the middle of an epoch of 1 GB and of 10 TB.
 
-    .venv/bin/python benchmarks/loader_start.py [--part local] [--peer-python PEER/bin/python] [--save]
+    .venv/bin/python benchmarks/loader_start.py [--part s3] [--peer-python PEER/bin/python] [--save]
 
 The S3 part runs where AWS_ENDPOINT_URL names a server (`../shared/tools/real_s3 start` prints what to export) and
 makes a bucket there. Every measurement is a process of its own, and begins when torch is imported.
@@ -26,14 +26,6 @@ from benchmarks.loader_data import INSTALL, SHARDS, make_data, run, run_peer
 from benchmarks.machine import REPOSITORY, load_in_words, save, this_machine
 
 PEERS = ("streaming", "litdata", "webdataset")
-# Who begins on local disk: a name, whose loader it is, and its settings.
-LOCAL = (
-    ("ours", "ours", {"workers": 0}),
-    ("ours, num_ahead=0", "ours", {"workers": 0, "num_ahead": 0}),
-    *((peer, peer, {"workers": 0}) for peer in ("memmap", *PEERS)),
-    ("ours", "ours", {"workers": 2}),
-    *((peer, peer, {"workers": 2}) for peer in ("memmap", *PEERS)),
-)
 BATCH = 8
 # Shards of 256 MB, as builds make them.
 EXAMPLES_A_SHARD = 14_700
@@ -43,7 +35,7 @@ SETS = {"1 GB": 4, "10 TB": 40_000}
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5, help="the median counts; default: %(default)s")
-    parser.add_argument("--part", choices=("resume", "local", "s3"), help="only this; default: all")
+    parser.add_argument("--part", choices=("resume", "s3"), help="only this; default: both")
     parser.add_argument("--peer-python", help=f"a Python that has the peers: {INSTALL}")
     parser.add_argument("--save", action="store_true", help="keep the result under benchmarks/results/")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -53,11 +45,9 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="shardmill-loader-benchmark-"))
     try:
         found = {}
-        if options.part in (None, "resume"):
+        if options.part != "s3":
             found["resume"] = _resumes(folder, options.runs)
-        if options.part in (None, "local"):
-            found["local"] = _locally(folder, options)
-        if options.part in (None, "s3") and os.environ.get("AWS_ENDPOINT_URL"):
+        if options.part != "resume" and os.environ.get("AWS_ENDPOINT_URL"):
             found["s3"] = _from_s3(folder, options)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -110,27 +100,6 @@ def _holes(root: Path, num_shards: int) -> str:
     return write_manifest(str(root), {"train": Split.of(entries, seq_len=example.seq_len)}, example=example)
 
 
-def _locally(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
-    made = make_data(folder, 12_208, 4096)
-    cases = [case for case in LOCAL if case[1] == "ours" or options.peer_python]
-    for who in sorted({who for _, who, _ in cases} & {"streaming", "litdata"}):
-        run_peer(options.peer_python, ["prepare", who, made["tokens"], str(folder / who)])
-    _ours({"manifest": made["manifest"], "done": 0.0})  # compiles the kernel, where this machine has not yet
-    runs: list[list[dict[str, float]]] = [[] for _ in cases]
-    for _ in range(options.runs):  # in turn, so that a busy moment meets everybody
-        for of_case, (name, who, settings) in zip(runs, cases, strict=True):
-            sys.stderr.write(f"{name} locally, {settings['workers']} workers\n")
-            if who == "ours":
-                of_case.append(_ours({"manifest": made["manifest"], "done": 0.0, **settings}))
-                continue
-            place = made["shards"] if who == "webdataset" else str(folder / who)
-            arguments = ["start", who, made["tokens"], place, json.dumps({"batch": BATCH, **settings})]
-            of_case.append(run_peer(options.peer_python, arguments, pinned=False))
-    return [
-        {"who": name, **settings, **_medians(of_case)} for of_case, (name, _, settings) in zip(runs, cases, strict=True)
-    ]
-
-
 def _from_s3(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     made = make_data(folder, 12_208, 4096)
     places = {"ours": folder / "ours", "webdataset": folder / "ours"}
@@ -177,11 +146,10 @@ def _child(settings: dict[str, Any]) -> int:
 
     torch.set_num_threads(1)
     started, cpu = time.perf_counter(), time.process_time()
+    from loader import Loader
     from loader.columns import COLUMNS
-    from loader.loader import Loader
     from manifests import load
 
-    imported, cpu_imported = time.perf_counter(), time.process_time()
     dataset = load(settings["manifest"])
     loaded = time.perf_counter()
     loader = Loader(
@@ -189,24 +157,14 @@ def _child(settings: dict[str, Any]) -> int:
         global_batch=BATCH,
         columns=COLUMNS if settings.get("columns") == "all" else ("input_ids",),
         cache_dir=settings.get("cache"),
-        num_workers=settings.get("workers", 0),
-        **({"num_ahead": settings["num_ahead"]} if "num_ahead" in settings else {}),
     )
     if settings["done"]:
         done = int(loader.steps_per_epoch * settings["done"]) * BATCH
         loader.load_state_dict(loader.state_dict() | {"examples_consumed": done})
-    batches = iter(loader)
-    next(batches)
-    ended, cpu_ended = time.perf_counter(), time.process_time()
-    times = {
-        "imports_s": imported - started,
-        "manifest_s": loaded - imported,
-        "first_batch_s": ended - imported,
-        "all_s": ended - started,
-        "cpu_s": cpu_ended - cpu_imported,
-        "all_cpu_s": cpu_ended - cpu,
-    }
-    sys.stdout.write(json.dumps(times) + "\n")
+    next(iter(loader))
+    ended = time.perf_counter()
+    times = {"manifest_s": loaded - started, "first_batch_s": ended - loaded, "all_s": ended - started}
+    sys.stdout.write(json.dumps(times | {"cpu_s": time.process_time() - cpu}) + "\n")
     sys.stdout.flush()
     os._exit(0)  # downloads under way are not waited for
 
@@ -214,28 +172,18 @@ def _child(settings: dict[str, Any]) -> int:
 def _lines(options: argparse.Namespace, found: dict[str, Any]) -> Iterator[str]:
     yield "# How soon a loader begins"
     yield ""
-    yield f"ms, to the first batch of {BATCH}; the median of {options.runs} runs. Clocks begin when torch is imported."
+    yield f"From the end of `import torch` to the first batch of {BATCH}, ms; the median of {options.runs} runs."
     if "resume" in found:
         yield ""
-        yield "| set of 256 MB shards | at | imports | manifest | from there to a first batch | all | CPU time of all |"
-        yield "|---|---|---|---|---|---|---|"
+        yield "| set of 256 MB shards | at | imports and manifest | from there to the first batch | all | CPU time |"
+        yield "|---|---|---|---|---|---|"
     for row in found.get("resume", ()):
-        after = row["first_batch_s"] - row["manifest_s"]
-        figures = (row["imports_s"], row["manifest_s"], after, row["all_s"], row["all_cpu_s"])
+        figures = (row["manifest_s"], row["first_batch_s"], row["all_s"], row["cpu_s"])
         yield (
             f"| {row['set']} | {row['done']:.0%} of an epoch | "
             + " | ".join(f"{of * 1e3:,.0f}" for of in figures)
             + " |"
         )
-    if "local" in found:
-        yield ""
-        yield f"From local disk, in the page cache: 208 MB in {SHARDS} shards, peers' chunks of 16 MB; each in turn."
-        yield ""
-        yield "| who | workers | imports | from making the loader to its first batch | CPU time of that, main process |"
-        yield "|---|---|---|---|---|"
-    for row in found.get("local", ()):
-        parts = (f"{row[name] * 1e3:,.1f}" for name in ("imports_s", "first_batch_s", "cpu_s"))
-        yield f"| {row['who']} | {row['workers']} | " + " | ".join(parts) + " |"
     if "s3" in found:
         yield ""
         yield f"From S3 (a server on this machine), 208 MB in {SHARDS} shards, peers' chunks of 16 MB, an empty cache:"
@@ -243,7 +191,7 @@ def _lines(options: argparse.Namespace, found: dict[str, Any]) -> Iterator[str]:
         yield "| who | all | CPU time of the process |"
         yield "|---|---|---|"
         for row in found["s3"]:
-            yield f"| {row['who']} | {row['all_s'] * 1e3:,.0f} | {row.get('all_cpu_s', row['cpu_s']) * 1e3:,.0f} |"
+            yield f"| {row['who']} | {row['all_s'] * 1e3:,.0f} | {row['cpu_s'] * 1e3:,.0f} |"
     yield ""
     yield f"{this_machine().in_words()}. Its load: {load_in_words()}."
 
