@@ -16,7 +16,6 @@ import hashlib
 import logging
 import mmap
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -34,7 +33,7 @@ Kernel = Callable[..., None]
 
 _HASH_BYTES = 32
 _NUM_ARGUMENTS = 13
-# What has been mapped or compiled lives as long as the process.
+# What was mapped or compiled lives as long as the process.
 _kept_alive: list[Any] = []
 
 # How code begins: with a jump to the kernel, so that its address is the code's own.
@@ -70,7 +69,7 @@ def compiled_kernel(stored: str, column: str) -> Kernel:
         return _mapped(done.stdout)
     logger.warning(
         "the loader's kernel cannot be kept as machine code on this %s (%s); each process will compile it anew",
-        platform.machine(),
+        os.uname().machine,
         done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or f"exit code {done.returncode}",
     )
     from loader import kernel
@@ -136,7 +135,8 @@ def _key(stored: str, column: str) -> str:
     """Of the sources, the compiler, the processor and the types. Costs 0.2 ms: it asks neither numba nor LLVM."""
     here = Path(__file__).parent
     sources = [(here / name).read_bytes() for name in ("kernel.py", "columns.py", "machine_code.py")]
-    facts = [platform.system(), platform.machine(), *_installed(), *_processor(), stored, column]
+    system = os.uname()
+    facts = [system.sysname, system.machine, *_installed(), *_processor(), stored, column]
     return hashlib.sha256(b"\0".join([*sources, *(fact.encode() for fact in facts)])).hexdigest()
 
 
