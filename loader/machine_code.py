@@ -56,7 +56,12 @@ def kept_kernel(stored: str, column: str) -> Kernel | None:
     argument of the function must be a whole number.
     """
     code = _read(_key(stored, column))
-    return None if code is None else _mapped(code)
+    if code is None:
+        return None
+    try:
+        return _mapped(code)
+    except OSError:  # `compiled_kernel` meets it as well, and says so
+        return None
 
 
 def compiled_kernel(stored: str, column: str) -> Kernel:
@@ -64,13 +69,17 @@ def compiled_kernel(stored: str, column: str) -> Kernel:
     # In a process of its own: this one needs neither numba nor LLVM, which ends a process for what it cannot assemble.
     command = [sys.executable, "-m", "loader.machine_code", stored, column]
     done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, check=False)
-    if done.returncode == 0 and done.stdout:
+    why = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+    if done.returncode == 0:
         _write(_key(stored, column), done.stdout)
-        return _mapped(done.stdout)
+        try:
+            return _mapped(done.stdout)
+        except OSError as error:  # a system that lets no process map code of its own
+            why = str(error)
     logger.warning(
         "the loader's kernel cannot be kept as machine code on this %s (%s); each process will compile it anew",
         os.uname().machine,
-        done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or f"exit code {done.returncode}",
+        why,
     )
     from loader import kernel
 
@@ -80,7 +89,7 @@ def compiled_kernel(stored: str, column: str) -> Kernel:
 
 
 def _linked(stored: str, column: str) -> bytes:
-    """Machine code of the kernel, entered at its first byte; empty where it would refer to something outside."""
+    """Machine code of the kernel, entered at its first byte. Raises an error of any kind where there can be none."""
     import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it publishes no types
 
     from loader import kernel
@@ -111,8 +120,9 @@ def _assembled(llvm: Any, target: Any, assembly: str, name: str) -> bytes:
     whole = target.emit_object(llvm.parse_assembly(f'target triple = "{target.triple}"\nmodule asm "{quoted}"'))
     found = llvm.ObjectFileRef.from_data(whole).sections()
     sections = {section.name().decode(): section.data() for section in found if section.size()}
-    refers_outside = any(section.startswith(".rel") for section in sections)
-    return b"" if refers_outside else bytes(sections[".text"])
+    if any(section.startswith(".rel") for section in sections):
+        raise ValueError("the kernel refers to something outside itself")
+    return bytes(sections[".text"])
 
 
 def _mapped(code: bytes) -> Kernel:

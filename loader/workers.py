@@ -200,12 +200,15 @@ def made_ahead(making: Iterator[T_out], num_ahead: int, interrupt: Callable[[], 
     # How many items may be made now; 0 ends the thread.
     may_make: SimpleQueue[int] = SimpleQueue()
     at_once = max(1, num_ahead // 2)
+    is_over = False
 
     def run() -> None:
         items: list[Any] = []
         try:
             while count := may_make.get():
                 for _ in range(count):
+                    if is_over:
+                        return
                     items.append(next(making))
                 made.put((items, None))
                 items = []
@@ -239,6 +242,7 @@ def made_ahead(making: Iterator[T_out], num_ahead: int, interrupt: Callable[[], 
             if error is not None:
                 raise error
     finally:
+        is_over = True
         may_make.put(0)
         interrupt()
         thread.join()

@@ -50,14 +50,24 @@ def test_another_process_runs_the_kept_kernel_without_numba_and_without_llvm() -
     assert done.stdout == "[[1, -100, 7, -100]] []\n"
 
 
-def test_a_processor_whose_code_cannot_be_kept_runs_numbas_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def no_code(command: list[str], **_: object) -> "CompletedProcess[bytes]":
+    return CompletedProcess(command, 1, b"", b"...\nKeyError: 'riscv64'\n")
+
+
+def not_allowed(*_: object) -> int:
+    raise PermissionError("not allowed")
+
+
+@pytest.mark.parametrize(("function", "stand_in"), [("subprocess.run", no_code), ("os.memfd_create", not_allowed)])
+def test_where_code_cannot_be_kept_or_not_be_mapped_numbas_own_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, stand_in: object
+) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(machine_code.subprocess, "run", lambda command, **_: CompletedProcess(command, 0, b"", b""))
+    monkeypatch.setattr(f"loader.machine_code.{function}", stand_in)
     monkeypatch.setattr(columns, "_kernels", columns._Kernels())
     made = {name: np.empty((2, 4), dtype="int32") for name in COLUMNS}
     fill_columns(np.array([[5, 1, 6, 7]], dtype="<u4"), 2, made, eos_id=1, padding_id=9)
-    assert list(tmp_path.iterdir()) == []
     assert {name: column.tolist() for name, column in made.items()} == {
         "input_ids": [[5, 1, 6, 7], [1, 1, 1, 1]],
         "labels": [[1, -100, 7, -100], [-100, -100, -100, -100]],

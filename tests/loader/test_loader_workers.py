@@ -1,13 +1,17 @@
-"""Worker processes end with their parent, however that died and whatever they are waiting for."""
+"""Workers end when nobody wants their batches: processes with their parent, the thread with its iteration."""
 
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from loader.workers import made_ahead
 
 # Two workers that never finish a batch, and a bystander that holds every end of their pipes open.
 OWN_WORKERS = """
@@ -71,3 +75,42 @@ def test_workers_that_hang_end_with_a_parent_that_is_killed(script: str) -> None
             if not has_ended(pid):
                 os.kill(pid, signal.SIGKILL)
         parent.stdout.close()
+
+
+def test_batches_ahead_come_in_order_and_end() -> None:
+    for num_ahead in (1, 2, 3, 4, 9):
+        for count in (0, 1, 2, 7):
+            assert list(made_ahead(numbers_below(count), num_ahead, lambda: None)) == list(range(count))
+
+
+def numbers_below(count: int) -> Iterator[int]:
+    yield from range(count)
+
+
+def test_an_error_comes_after_the_batches_made_before_it() -> None:
+    def making() -> Iterator[int]:
+        yield from range(4)
+        raise ValueError("no more")
+
+    batches = made_ahead(making(), 4, lambda: None)
+    assert [next(batches) for _ in range(4)] == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="no more"):
+        next(batches)
+
+
+def test_an_iteration_that_is_ended_makes_no_more_batches_than_the_one_begun() -> None:
+    made, interrupted, has_begun = [], threading.Event(), threading.Event()
+
+    def making() -> Iterator[int]:
+        yield 0
+        has_begun.set()
+        interrupted.wait()
+        for number in range(1, 9):
+            made.append(number)
+            yield number
+
+    batches = made_ahead(making(), 4, interrupted.set)
+    assert next(batches) == 0
+    has_begun.wait()
+    batches.close()
+    assert made == [1]
