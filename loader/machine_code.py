@@ -67,11 +67,11 @@ def kept_kernel(stored: str, column: str) -> Kernel | None:
 def compiled_kernel(stored: str, column: str) -> Kernel:
     """The same, compiled now, which takes seconds, and kept for the next time."""
     # In a process of its own: this one needs neither numba nor LLVM, which ends a process for what it cannot assemble.
-    command = [sys.executable, "-m", "loader.machine_code", stored, column]
+    # It keeps the code itself, since it may well outlive a program that only looks at a batch.
+    command = [sys.executable, "-m", "loader.machine_code", stored, column, _key(stored, column)]
     done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, check=False)
     why = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
     if done.returncode == 0:
-        _write(_key(stored, column), done.stdout)
         try:
             return _mapped(done.stdout)
         except OSError as error:  # a system that lets no process map code of its own
@@ -194,5 +194,11 @@ def _write(key: str, code: bytes) -> None:
             return
 
 
+def _main(stored: str, column: str, key: str) -> None:
+    code = _linked(stored, column)
+    _write(key, code)
+    sys.stdout.buffer.write(code)
+
+
 if __name__ == "__main__":
-    sys.stdout.buffer.write(_linked(*sys.argv[1:]))
+    _main(*sys.argv[1:])

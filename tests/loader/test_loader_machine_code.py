@@ -58,9 +58,11 @@ def not_allowed(*_: object) -> int:
     raise PermissionError("not allowed")
 
 
-@pytest.mark.parametrize(("function", "stand_in"), [("subprocess.run", no_code), ("os.memfd_create", not_allowed)])
+@pytest.mark.parametrize(
+    ("function", "stand_in", "num_kept"), [("subprocess.run", no_code, 0), ("os.memfd_create", not_allowed, 1)]
+)
 def test_where_code_cannot_be_kept_or_not_be_mapped_numbas_own_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, stand_in: object
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, stand_in: object, num_kept: int
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -68,6 +70,7 @@ def test_where_code_cannot_be_kept_or_not_be_mapped_numbas_own_runs(
     monkeypatch.setattr(columns, "_kernels", columns._Kernels())
     made = {name: np.empty((2, 4), dtype="int32") for name in COLUMNS}
     fill_columns(np.array([[5, 1, 6, 7]], dtype="<u4"), 2, made, eos_id=1, padding_id=9)
+    assert len(list(tmp_path.glob("kernel-*.code"))) == num_kept
     assert {name: column.tolist() for name, column in made.items()} == {
         "input_ids": [[5, 1, 6, 7], [1, 1, 1, 1]],
         "labels": [[1, -100, 7, -100], [-100, -100, -100, -100]],
