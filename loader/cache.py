@@ -21,9 +21,6 @@ from typing import BinaryIO
 
 from manifests.errors import UserError
 
-# The time of last change that a verified file is given, in 2001. Whoever writes to it sets another one, and it is
-# downloaded again: a hash would cost each restart seconds. What this does not see: a disk that changes bits by itself.
-_VERIFIED_AT = 1_000_000_000
 # How often a process looks whether another one has finished downloading the shard both want.
 _POLL_S = 0.05
 
@@ -91,9 +88,7 @@ class ShardCache:
             if held is not None:
                 return held
             with _exclusive(part) as stream:
-                # Another process may have finished it meanwhile. A file written to since it was verified is replaced,
-                # though others hold it: they keep the one they have.
-                if stream is not None and not _is_verified(final, num_bytes):
+                if stream is not None and not final.exists():
                     _fill(stream, self._directory, sha256, num_bytes, download)
                     part.rename(final)
                     # A duplicate shares the lock, which turns from exclusive to shared and outlives the stream.
@@ -112,7 +107,7 @@ class ShardCache:
 
 
 def _hold(path: Path, num_bytes: int) -> CachedShard | None:
-    """A claim on a finished shard; None where there is none, or it is not as it was when verified and was deleted."""
+    """A claim on a finished shard; None where there is none, or it has another size and was deleted."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -126,7 +121,7 @@ def _hold(path: Path, num_bytes: int) -> CachedShard | None:
 def _hold_open(descriptor: int, path: Path, num_bytes: int) -> CachedShard | None:
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     # Between opening and locking, its last holder may have deleted it: then the lock is on a file without a name.
-    if _is_at(descriptor, path) and _is_verified(descriptor, num_bytes):
+    if _is_at(descriptor, path) and os.fstat(descriptor).st_size == num_bytes:
         return CachedShard(path=path, num_bytes=num_bytes, lock=descriptor)
     os.close(descriptor)
     return None
@@ -185,16 +180,6 @@ def _fill(
     # Without this, a machine that goes down may come back with the name and the size, and zeros: a file that is found
     # under its name is not hashed again.
     os.fsync(stream.fileno())
-    os.utime(stream.fileno(), (_VERIFIED_AT, _VERIFIED_AT))
-
-
-def _is_verified(file: Path | int, num_bytes: int) -> bool:
-    """Whether a file has the size it should and was not written to since it was verified."""
-    try:
-        found = file.stat() if isinstance(file, Path) else os.fstat(file)
-    except FileNotFoundError:
-        return False
-    return found.st_size == num_bytes and int(found.st_mtime) == _VERIFIED_AT
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

@@ -125,23 +125,6 @@ def test_a_sweep_spares_what_a_living_process_holds_and_takes_what_a_killed_one_
     assert names(cache_dir) == []
 
 
-@pytest.mark.parametrize("is_held", [False, True])
-def test_a_file_written_to_since_it_was_verified_is_downloaded_again(cache_dir: Path, is_held: bool) -> None:
-    cache = ShardCache(cache_dir)
-    mine = obtained(cache)
-    process = holder(cache_dir)
-    cache.release(mine)
-    if not is_held:
-        killed(process)
-    with (cache_dir / f"{SHA256}.tar").open("r+b") as stream:
-        stream.write(b"X")
-    again = obtained(cache)
-    assert again.path.read_bytes() == DATA
-    cache.release(again)
-    killed(process)
-    assert names(cache_dir) == []
-
-
 def test_a_download_of_a_killed_process_is_taken_over(cache_dir: Path) -> None:
     cache = ShardCache(cache_dir)
     process = holder(cache_dir)
