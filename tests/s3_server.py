@@ -87,6 +87,7 @@ class UnreliableS3:
     times: int = 0
     num_faults: int = 0
     num_requests: Counter[tuple[str, str]] = field(default_factory=Counter)
+    flips: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def fail(self, fault: str, method: str, *, path_part: str = "", times: int = 10**9) -> None:
         """From now on the first `times` requests of this method for each path that holds `path_part` meet `fault`."""
@@ -144,7 +145,9 @@ def _proxy(unreliable: UnreliableS3) -> ThreadingHTTPServer:
                 return
             kept = data[: len(data) // 2] if fault in ("break", "cut", "stall") else data
             if fault == "flip" and data:
-                at = unreliable.num_faults * 7919 % len(data)  # never the same twice running
+                at = (
+                    next(unreliable.flips) * 7919 % len(data)
+                )  # never the same twice running, nor in two requests at once
                 kept = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
             length = next((value for name, value in headers if name.lower() == "content-length"), str(len(data)))
             self.answer(status, headers, kept, int(length))

@@ -149,6 +149,9 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--fault-fraction", type=float, default=0.3)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--only", nargs="+", choices=tuple(RUNS), default=tuple(RUNS), metavar="RUN", help="of: " + ", ".join(RUNS)
+    )
     parser.add_argument("--save", action="store_true", help="keep what is printed under benchmarks/results/")
     options = parser.parse_args()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -167,7 +170,7 @@ def main() -> int:
     }
     client().create_bucket(Bucket="soak")
     unreliable.chance = random.Random(options.seed)
-    found = [_soaked(name, sources, options, unreliable) for name, sources in RUNS.items()]
+    found = [_soaked(name, RUNS[name], options, unreliable) for name in options.only]
     printed = json.dumps(
         {
             "minutes": options.minutes,
@@ -204,7 +207,7 @@ def _soaked(
         ranks = [Rank(number=number) for number in range(options.ranks)]
         most_bytes, stop = [0], threading.Event()
         threading.Thread(target=_watch, args=(cache, most_bytes, stop), daemon=True).start()
-        end = time.monotonic() + options.minutes * 60 / len(RUNS)
+        end = time.monotonic() + options.minutes * 60 / len(options.only)
         threads = [
             threading.Thread(
                 target=_keep_alive, args=(rank, options.ranks, weights, cache, limit, end, unreliable.chance)
