@@ -126,7 +126,7 @@ class Feed:
                         fetcher.passed(of_source)
                     passed = oldest
                 if stretch is None:
-                    files = self._ready(fetchers, shards)
+                    files = self._ready(fetchers, shards, windows)
                     if files is not None:
                         stretch = Stretch(
                             files=files, file_of_row=file_of_row, example_of_row=block.examples, window=window
@@ -167,14 +167,16 @@ class Feed:
     def _source_of(self, shard: int) -> int:
         return bisect.bisect_right(self._first_shards, shard) - 1
 
-    def _ready(self, fetchers: list[Fetcher], shards: list[int]) -> tuple[LocalShard, ...] | None:
+    def _ready(
+        self, fetchers: list[Fetcher], shards: list[int], windows: tuple[int, ...]
+    ) -> tuple[LocalShard, ...] | None:
         """The files of these shards where all of them are here; the usual case."""
         if len(fetchers) == 1:
-            return fetchers[0].ready(shards)
+            return fetchers[0].ready(shards, windows[0])
         found: list[LocalShard] = []
         for shard in shards:
             source = self._source_of(shard)
-            files = fetchers[source].ready([shard - self._first_shards[source]])
+            files = fetchers[source].ready([shard - self._first_shards[source]], windows[source])
             if files is None:
                 return None
             found += files
