@@ -160,9 +160,8 @@ class Fetcher:
         between a plan that names it and the worker that maps it.
         """
         file = self._ready.get(shard)
-        if file is not None and file.is_cached and self._last_window.get(shard, -1) < window:
-            return None
-        return file
+        is_over = file is not None and file.is_cached and self._last_window.get(shard, -1) < window
+        return None if is_over else file
 
     def rows_of(self, wanted: Mapping[int, list[int]], window: int) -> dict[int, RowsOf]:
         """Where the wanted examples of each shard are; waits for shards on their way. Raises what a download raised.
