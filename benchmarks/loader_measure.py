@@ -17,11 +17,10 @@ def measure(
     batches: Callable[[Any], Iterator[Any]],
     resumed: Callable[[int], Iterator[Any]],
     options: dict[str, Any],
-    ready: Callable[[], None] = lambda: None,
 ) -> dict[str, float]:
     """make: a fresh loader. batches: an epoch of tensors of it. resumed: the batches from a step on.
 
-    options: batch. ready: ends what a process does once, before the second epoch. Rates are examples a second.
+    options: batch. Rates are examples a second.
     """
     import torch
 
@@ -34,7 +33,6 @@ def measure(
     first_batch_s = time.perf_counter() - started
     for _ in epoch:
         pass
-    ready()
 
     # Workers are counted when they have ended: with the epoch, whose iterator is dropped here.
     del epoch

@@ -5,8 +5,8 @@
     order, position           -> residency.py  from when until when a shard is needed, and the bytes that takes
     residency                 -> fetch.py      object storage -> cache.py, ahead of need; local shards stay in place
     files, rows               -> rows.py       memory maps -> where the rows lie
-    rows                      -> columns.py    input_ids, labels, position_ids, document_ids; by numpy at first, then
-                                               by kernel.py, which machine_code.py keeps compiled
+    rows                      -> columns.py    input_ids, labels, position_ids, document_ids; by kernel.py, which
+                                               machine_code.py keeps compiled, by numpy while it is not yet
     columns                   -> batches.py    tensors, here or in worker processes
     tensors                   -> staging.py    a device, ahead of need; these two alone know torch
     all of it                 -> loader.py     Loader: iterate, advance(), state_dict(), load_state_dict()

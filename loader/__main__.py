@@ -244,7 +244,7 @@ def _add_making(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--num-ahead",
         type=int,
-        default=2,
+        default=4,
         metavar="N",
         help="batches a thread makes ahead, without workers; default: %(default)s",
     )

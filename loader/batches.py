@@ -25,7 +25,7 @@ from loader.columns import (
 from loader.plans import MicroBatchPlan, RowsOf, Stretch
 from loader.rows import RowReader
 from loader.staging import Batch, Copied, HostRing, copied_to
-from loader.workers import PLANS_PER_WORKER, made_in_order
+from loader.workers import PLANS_PER_WORKER, end_with_parent, made_in_order
 from manifests.errors import UserError
 from manifests.shard import ExampleFormat
 
@@ -213,7 +213,10 @@ class BatchDataset(IterableDataset[Batch]):
 
     def __iter__(self) -> Iterator[Batch]:
         worker = get_worker_info()
-        return self._batches_of(0, 1) if worker is None else self._batches_of(worker.id, worker.num_workers)
+        if worker is None:
+            return self._batches_of(0, 1)
+        end_with_parent()  # torch's own watch looks between batches alone
+        return self._batches_of(worker.id, worker.num_workers)
 
 
 def device_named(device: str | torch.device | None) -> torch.device | None:

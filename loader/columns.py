@@ -15,12 +15,13 @@ id has an embedding, with label -100, position 0 and document -1.
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+
+from loader import machine_code
 
 COLUMNS = ("input_ids", "labels", "position_ids", "document_ids")
 # Made of document_ids where it is asked for, and of another shape: see cumulative_lengths.
@@ -66,7 +67,7 @@ class ColumnMemory:
 
 
 class ColumnFiller:
-    """Fills columns from rows of one kind: by the compiled kernel once it is there, by numpy until then.
+    """Fills columns from rows of one kind: by the compiled kernel, by numpy while this machine still compiles it.
 
     stored: the dtype of the rows. column: of the columns. padding_id: the id that marks padding.
     """
@@ -75,12 +76,11 @@ class ColumnFiller:
         self._types = stored.name, column.name
         self._stored, self._seq_len, self._eos_id, self._padding_id = stored, seq_len, eos_id, padding_id
         self._kernel: Callable[..., None] | None = None
-        self._num_plain = 0
 
     def fill(self, places: RowPlaces, first: int, num_examples: int, num_rows: int, columns: ColumnMemory) -> None:
         """Rows 0 .. num_examples - 1 of the columns from rows first .. of `places`; the rest of num_rows is filler."""
         if self._kernel is None:
-            self._kernel = _kernels.loaded.get(self._types)
+            self._kernel = _kernels.now(self._types)
         if self._kernel is None:
             rows = slice(first, first + num_examples)
             bases = places.bases[places.files[rows]]
@@ -88,10 +88,6 @@ class ColumnFiller:
             fill_plainly(
                 addresses, num_rows, self._stored, columns.arrays, eos_id=self._eos_id, padding_id=self._padding_id
             )
-            # Not before the first batch is on its way: loading holds the interpreter's lock for some milliseconds.
-            self._num_plain += 1
-            if self._num_plain > 1:
-                _kernels.load_beside(self._types)
             return
         self._kernel(
             *places.addresses_from(first),
@@ -131,7 +127,7 @@ def fill_plainly(
     eos_id: int,
     padding_id: int,
 ) -> None:
-    """What the kernel does, in numpy, at a tenth of its speed: the first batches should not wait for a compiler.
+    """What the kernel does, in numpy, at a tenth of its speed: no batch should wait for a compiler.
 
     addresses: of the rows, of `dtype`, NO_ROW for filler.
     """
@@ -173,7 +169,7 @@ def cumulative_lengths(document_ids: np.ndarray) -> np.ndarray:
 
 
 def load_kernel(stored: np.dtype, column: np.dtype) -> None:
-    """Makes the kernel ready now, so that processes forked later have it; 0.03 s of CPU time, once a process.
+    """Makes the kernel ready now, so that processes forked later have it; under 1 ms.
 
     The first time on a machine it is compiled: some seconds.
     """
@@ -184,24 +180,28 @@ class _Kernels:
     """The compiled kernels, by the names of the types they are loaded for."""
 
     def __init__(self) -> None:
-        self.loaded: dict[tuple[str, str], Callable[..., None]] = {}
-        self._loading = threading.Lock()
+        self._loaded: dict[tuple[str, str], Callable[..., None]] = {}
+        self._compiling = threading.Lock()
         self._begun: set[tuple[str, str]] = set()
-        self._process: int | None = None
+
+    def now(self, types: tuple[str, str]) -> Callable[..., None] | None:
+        """The kernel where it is loaded or kept on disk. Otherwise begins to compile it in a thread.
+
+        A process forked while its parent compiles never begins: imports begun by its parent would never end there.
+        """
+        if types not in self._loaded and types not in self._begun:
+            kept = machine_code.kept_kernel(*types)
+            if kept is not None:
+                self._loaded[types] = kept
+            else:
+                self._begun.add(types)
+                threading.Thread(target=self.load, args=(types,), name="compile-kernel", daemon=True).start()
+        return self._loaded.get(types)
 
     def load(self, types: tuple[str, str]) -> None:
-        with self._loading:
-            if types not in self.loaded:
-                from loader import machine_code
-
-                self.loaded[types] = machine_code.kernel(*types)
-
-    def load_beside(self, types: tuple[str, str]) -> None:
-        """Begins to load it in a thread. Not in a process forked while its parent did: imports never end there."""
-        self._process = self._process or os.getpid()
-        if types not in self._begun and self._process == os.getpid():
-            self._begun.add(types)
-            threading.Thread(target=self.load, args=(types,), name="load-kernel", daemon=True).start()
+        with self._compiling:
+            if types not in self._loaded:
+                self._loaded[types] = machine_code.kept_kernel(*types) or machine_code.compiled_kernel(*types)
 
 
 _kernels = _Kernels()

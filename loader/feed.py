@@ -6,6 +6,8 @@ position -> rows of each step (order.py, or mixture.py) -> files (fetch.py, one 
 from __future__ import annotations
 
 import bisect
+import os
+import tempfile
 import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -33,8 +35,8 @@ InFlight = tuple[tuple[int, ...], int]
 class Here:
     """The facts of this process: nothing in it changes a global batch.
 
-    num_in_flight: micro-batches planned and not yet done with (workers.py). cache_bytes: the limit of the
-    node's cache folder.
+    num_in_flight: micro-batches planned and not yet done with (workers.py). cache_dir: None for this user's own folder.
+    cache_bytes: the limit of the node's cache folder.
     """
 
     rank: int
@@ -42,7 +44,7 @@ class Here:
     ranks_per_node: int
     micro_batch: int | None
     num_in_flight: int
-    cache_dir: Path
+    cache_dir: Path | None
     cache_bytes: int | None
     verify_local: bool
     mask_bad: bool
@@ -124,7 +126,7 @@ class Feed:
                         fetcher.passed(of_source)
                     passed = oldest
                 if stretch is None:
-                    files = self._ready(fetchers, shards)
+                    files = self._ready(fetchers, shards, windows)
                     if files is not None:
                         stretch = Stretch(
                             files=files, file_of_row=file_of_row, example_of_row=block.examples, window=window
@@ -165,14 +167,16 @@ class Feed:
     def _source_of(self, shard: int) -> int:
         return bisect.bisect_right(self._first_shards, shard) - 1
 
-    def _ready(self, fetchers: list[Fetcher], shards: list[int]) -> tuple[LocalShard, ...] | None:
+    def _ready(
+        self, fetchers: list[Fetcher], shards: list[int], windows: tuple[int, ...]
+    ) -> tuple[LocalShard, ...] | None:
         """The files of these shards where all of them are here; the usual case."""
         if len(fetchers) == 1:
-            return fetchers[0].ready(shards)
+            return fetchers[0].ready(shards, windows[0])
         found: list[LocalShard] = []
         for shard in shards:
             source = self._source_of(shard)
-            files = fetchers[source].ready([shard - self._first_shards[source]])
+            files = fetchers[source].ready([shard - self._first_shards[source]], windows[source])
             if files is None:
                 return None
             found += files
@@ -205,7 +209,7 @@ class Feed:
                 table,
                 order,
                 lanes,
-                cache=ShardCache(here.cache_dir) if table.bytes_to_fetch.any() else None,
+                cache=ShardCache(here.cache_dir or _default_cache_dir()) if table.bytes_to_fetch.any() else None,
                 limit_bytes=limit,
                 counters=self._counters,
                 verify_local=here.verify_local,
@@ -222,6 +226,12 @@ class Feed:
             fetcher.start(window)
         self._fetchers = fetchers
         return fetchers
+
+
+def _default_cache_dir() -> Path:
+    """One folder a user: others must not be able to put files there under the names this trusts."""
+    # Looked for where it is needed: Python tries the directory by writing to it.
+    return Path(tempfile.gettempdir()) / f"shardmill-cache-{os.getuid()}"
 
 
 def _close(fetchers: list[Fetcher]) -> None:

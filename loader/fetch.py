@@ -148,10 +148,20 @@ class Fetcher:
         self.passed(window)
         return True
 
-    def ready(self, shards: Iterable[int]) -> tuple[LocalShard, ...] | None:
-        """The files of these shards where all of them are here; the usual case, and quick."""
-        found = tuple(map(self._ready.get, shards))
+    def ready(self, shards: Iterable[int], window: int) -> tuple[LocalShard, ...] | None:
+        """The files of these shards where all of them are here for this window; the usual case, and quick."""
+        found = tuple(self._usable(shard, window) for shard in shards)
         return None if None in found or self._early_mismatch is not None else cast("tuple[LocalShard, ...]", found)
+
+    def _usable(self, shard: int, window: int) -> LocalShard | None:
+        """The file of a shard that nobody gives up before `window` is passed. Without a lock.
+
+        Not one that is here from a use that is over, while no thread has come to claim it for this one: it may go
+        between a plan that names it and the worker that maps it.
+        """
+        file = self._ready.get(shard)
+        is_over = file is not None and file.is_cached and self._last_window.get(shard, -1) < window
+        return None if is_over else file
 
     def rows_of(self, wanted: Mapping[int, list[int]], window: int) -> dict[int, RowsOf]:
         """Where the wanted examples of each shard are; waits for shards on their way. Raises what a download raised.
@@ -163,7 +173,7 @@ class Fetcher:
         found: dict[int, RowsOf] = {}
         missing = {}
         for shard, examples in wanted.items():
-            ready = self._ready.get(shard)
+            ready = self._usable(shard, window)
             if ready is None:
                 missing[shard] = examples
             else:
@@ -173,7 +183,7 @@ class Fetcher:
         self._may_download.set()
         for shard, examples in missing.items():
             if shard not in found:
-                found[shard] = self._found(shard, len(examples))
+                found[shard] = self._found(shard, len(examples), window)
         return found
 
     def _read_early(self, missing: Mapping[int, list[int]]) -> dict[int, ReceivedRows]:
@@ -201,7 +211,7 @@ class Fetcher:
             self._early.check(shard, file)
         return early
 
-    def _found(self, shard: int, num_rows: int) -> LocalShard | None:
+    def _found(self, shard: int, num_rows: int, window: int) -> LocalShard | None:
         path = self._table.local_path(shard)
         if path is not None and not self._verify_local:
             file = self._table.local_shard(shard, path)
@@ -210,7 +220,7 @@ class Fetcher:
                 return file
             if shard not in self._bad:
                 self._mark_bad(shard, ShardError(f"shard {file.name} at {path} is missing or cut"))
-        found = self._await(shard)
+        found = self._await(shard, window)
         if found is None:
             self._counters.masked_rows += num_rows
         return found
@@ -249,11 +259,11 @@ class Fetcher:
         held = residency(self._order.epoch(epoch), self._lanes, window)
         return {self._table.entries[shard].sha256 for shard in held.shards[held.first_windows == window].tolist()}
 
-    def _await(self, shard: int) -> LocalShard | None:
-        """A shard once it has arrived, or was verified; None for a bad one."""
+    def _await(self, shard: int, window: int) -> LocalShard | None:
+        """A shard once it has arrived for this window, or was verified; None for a bad one."""
 
         def is_settled() -> bool:
-            here = shard in self._ready or shard in self._bad
+            here = shard in self._bad or self._usable(shard, window) is not None
             return here or self._failure is not None or self._closing.is_set() or self._interrupted
 
         with self._changed:
@@ -264,8 +274,9 @@ class Fetcher:
                 self._counters.wait_s += time.perf_counter() - started
             if shard in self._bad:
                 return None
-            if shard in self._ready:
-                return self._ready[shard]
+            file = self._usable(shard, window)
+            if file is not None:
+                return file
             if self._failure is not None:
                 raise self._failure
             raise RuntimeError("this loader was closed while a batch was being made")
@@ -307,6 +318,7 @@ class Fetcher:
                 return False
             self._last_window[use.shard] = use.last_window
             if use.shard in self._held or use.shard in self._arriving:
+                self._changed.notify_all()  # who waits for this use need wait no longer
                 return False
             self._used_bytes += num_bytes
             self._arriving.add(use.shard)

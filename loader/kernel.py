@@ -19,13 +19,16 @@ _SCAN = 64
 _NUM_ARGUMENTS = 13
 
 
-def compiled(stored: str, column: str) -> tuple[str, str]:
-    """(LLVM's words for the kernel, its name in them). stored: "uint16" or "uint32"; column: "int32" or "int64"."""
+def compiled(stored: str, column: str) -> tuple[str, str, Any]:
+    """(LLVM's words for the kernel, its name in them, numba's function of it).
+
+    stored: "uint16" or "uint32"; column: "int32" or "int64".
+    """
     fill = _fill_of(_pointer_to(getattr(numba.types, stored)), _pointer_to(getattr(numba.types, column)))
     # numpy's error model: nothing here raises, and inlined into its entry that is seen, so no code for it is made.
     signature = numba.types.void(*[numba.types.int64] * _NUM_ARGUMENTS)
     function = numba.cfunc(signature, error_model="numpy", forceinline=True)(fill)
-    return function.inspect_llvm(), function.native_name
+    return function.inspect_llvm(), function.native_name, function
 
 
 def _pointer_to(element: Any) -> Any:

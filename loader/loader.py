@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 import weakref
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -69,7 +68,7 @@ class Loader:
         columns: Sequence[str] = COLUMNS,
         dtype: TokenDtype = INT64,
         ranks_per_node: int | None = None,
-        num_ahead: int = 2,
+        num_ahead: int = 4,
         pin_memory: bool = False,
         device: Any = None,
         bad_shards: Literal["error", "mask"] = "error",
@@ -138,7 +137,7 @@ class Loader:
             ranks_per_node=ranks_per_node,
             micro_batch=micro_batch,
             num_in_flight=batches_in_flight(num_workers, num_ahead, is_staged=self._make.is_staged),
-            cache_dir=Path(cache_dir) if cache_dir is not None else _default_cache_dir(),
+            cache_dir=None if cache_dir is None else Path(cache_dir),
             cache_bytes=cache_bytes,
             verify_local=verify_local,
             mask_bad=bad_shards == "mask",
@@ -365,8 +364,3 @@ def _check_counts(
     for name, value in (("num_workers", num_workers), ("num_ahead", num_ahead)):
         if value < 0:
             raise OrderError(f"{name} is {value}; give 0 or more")
-
-
-def _default_cache_dir() -> Path:
-    """One folder a user: others must not be able to put files there under the names this trusts."""
-    return Path(tempfile.gettempdir()) / f"shardmill-cache-{os.getuid()}"

@@ -39,6 +39,10 @@ NUM_ROUNDS = 24
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK64 = 0xFFFFFFFFFFFFFFFF
 _ONE = np.uint64(1)
+# Made once: numpy takes longer to make a number than to shift twenty by it.
+_ROUND_STEPS = [np.uint64(number * _GOLDEN & _MASK64) for number in range(NUM_ROUNDS)]
+_SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
+_FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 # Beyond this a float64 no longer holds n exactly, and the vectorised bit length would be wrong.
 MAX_LENGTH = 2**53
 
@@ -80,8 +84,8 @@ def _rounds(values: np.ndarray, bits: np.ndarray, keys: np.ndarray) -> np.ndarra
     low = bits >> _ONE
     low_mask = (_ONE << low) - _ONE
     high_mask = (_ONE << (bits - low)) - _ONE
-    for number in range(NUM_ROUNDS):
-        round_keys = keys + np.uint64(number * _GOLDEN & _MASK64)
+    for number, step in enumerate(_ROUND_STEPS):
+        round_keys = keys + step
         if number % 2 == 0:
             values = values ^ ((_mix(round_keys + (values & low_mask)) & high_mask) << low)
         else:
@@ -91,9 +95,9 @@ def _rounds(values: np.ndarray, bits: np.ndarray, keys: np.ndarray) -> np.ndarra
 
 def _mix(z: np.ndarray) -> np.ndarray:
     """SplitMix64's finalizer; `z` is overwritten."""
-    z ^= z >> np.uint64(30)
-    z *= np.uint64(0xBF58476D1CE4E5B9)
-    z ^= z >> np.uint64(27)
-    z *= np.uint64(0x94D049BB133111EB)
-    z ^= z >> np.uint64(31)
+    z ^= z >> _SHIFTS[0]
+    z *= _FACTORS[0]
+    z ^= z >> _SHIFTS[1]
+    z *= _FACTORS[1]
+    z ^= z >> _SHIFTS[2]
     return z

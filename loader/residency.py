@@ -75,7 +75,7 @@ def most_bytes_held(split: SplitOrder, num_lanes: int, shard_num_bytes: np.ndarr
     asks for the worst order: each lane's stretch begins and ends in a large shard and holds as many small ones as fit.
     Tight where all shards are of one size.
     """
-    if not num_lanes:
+    if not num_lanes or not shard_num_bytes.any():
         return 0
     stretch = min(num_windows * split.window_length, split.lane_length)
     shared = int(shard_num_bytes.max()) * (num_lanes - 1)

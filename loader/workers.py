@@ -3,8 +3,8 @@
     plans (drawn in the main process) -> worker j of n makes number j, j + n, j + 2n, ... -> results in the plans' order
 
 What is made, and its order, does not depend on n. Workers hold no state that matters: a plan names its files and rows.
-A worker is forked, ignores the signals that ask a training to save itself, and ends when its pipe does: with its
-iteration, or with its parent however that died.
+A worker is forked, ignores the signals that ask a training to save itself, and ends with its iteration, or with its
+parent, however that died and whatever the worker waits for.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from __future__ import annotations
 import atexit
 import gc
 import multiprocessing
+import os
+import select
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -147,6 +149,7 @@ def _work(make: Callable[[Any], Any], pipe: Connection, inherited: list[Connecti
     gc.freeze()
     for end in inherited:
         end.close()
+    end_with_parent()
     while True:
         try:
             plan = pipe.recv()
@@ -162,40 +165,84 @@ def _work(make: Callable[[Any], Any], pipe: Connection, inherited: list[Connecti
             return
 
 
+def end_with_parent() -> None:
+    """Ends this worker process when its parent is gone, even while it waits for a store or a disk that hangs.
+
+    A pipe's end does not: any other child of the parent may hold it open, and a worker may not be reading. Nor does
+    the system's own signal for it, which comes with the end of the thread that forked.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None or parent.pid is None:
+        return
+    try:
+        gone = select.poll()
+        gone.register(os.pidfd_open(parent.pid), select.POLLIN)
+    except ProcessLookupError:
+        os._exit(1)
+    except OSError:  # a kernel before 5.3: the pipe's end must do
+        return
+
+    def watch() -> None:
+        gone.poll()
+        os._exit(1)
+
+    Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
 def made_ahead(making: Iterator[T_out], num_ahead: int, interrupt: Callable[[], None]) -> Iterator[T_out]:
-    """What `making` gives, made by a thread that runs `num_ahead` in front of the consumer.
+    """What `making` gives, made by a thread that runs `num_ahead` in front of the consumer; the first by the consumer.
 
     making: a generator, which is closed at the end. interrupt: wakes it out of whatever it waits for, when the consumer
     ends the iteration before its end.
     """
-    made: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-    # One for each item that may be made now; False ends the thread. Both queues are C: a hand-over costs little.
-    may_make: SimpleQueue[bool] = SimpleQueue()
+    # Both queues are C, and several items are handed over at once: waking a thread costs what a small batch costs.
+    made: SimpleQueue[tuple[list[Any], BaseException | None]] = SimpleQueue()
+    # How many items may be made now; 0 ends the thread.
+    may_make: SimpleQueue[int] = SimpleQueue()
+    at_once = max(1, num_ahead // 2)
+    is_over = False
 
     def run() -> None:
+        items: list[Any] = []
         try:
-            while may_make.get():
-                made.put((next(making), None))
+            while count := may_make.get():
+                for _ in range(count):
+                    if is_over:
+                        return
+                    items.append(next(making))
+                made.put((items, None))
+                items = []
         except BaseException as error:  # the end too: handed to the consumer, which raises it
-            made.put((None, error))
+            made.put((items, error))
         finally:
             making.close()  # type: ignore[attr-defined]  # a generator
 
     thread = Thread(target=run, name="batches", daemon=True)
-    for _ in range(num_ahead):
-        may_make.put(True)
     thread.start()
     try:
+        # Here: a first batch should not wait for another thread's turn.
+        try:
+            first = next(making)
+        except StopIteration:
+            return
+        for number in range(0, num_ahead, at_once):
+            may_make.put(min(at_once, num_ahead - number))
+        yield first
+        del first
         while True:
-            item, error = made.get()
+            items, error = made.get()
+            num_items = len(items)
+            items.reverse()
+            while items:
+                if len(items) == 1:
+                    may_make.put(num_items)
+                yield items.pop()
             if isinstance(error, StopIteration):
                 return
             if error is not None:
                 raise error
-            may_make.put(True)
-            yield item
-            del item
     finally:
-        may_make.put(False)
+        is_over = True
+        may_make.put(0)
         interrupt()
         thread.join()

@@ -2,6 +2,7 @@
 
     loader_peers.py prepare WHO TOKENS.npy FOLDER        writes the peer's own format
     loader_peers.py measure WHO TOKENS.npy FOLDER JSON   prints one JSON line; JSON: {"workers":, "dtype":, "batch":}
+    loader_peers.py start WHO TOKENS.npy FOLDER JSON     time to the first batch alone; JSON: {"workers":, "batch":}
     loader_peers.py first WHO s3://PLACE CACHE JSON      time to the first batch from S3; JSON: {"batch":, "is_signed":}
 
 Each peer is used as its documentation says, with its own shuffle, and gives batches of tokens as one tensor.
@@ -165,6 +166,28 @@ def _signed(place: str) -> list[str]:
     return [f"pipe:curl -s '{url}'" for url in urls]
 
 
+def start(who: str, path: str, folder: str, batch: int, workers: int) -> None:
+    """One JSON line: seconds of imports, then from making the loader to its first batch, and the CPU time of that."""
+    torch.set_num_threads(1)
+    began = time.perf_counter()
+    _import(who)
+    imported, cpu = time.perf_counter(), time.process_time()
+    batches = iter(loader_of(who, path, folder, batch, workers))
+    next(batches)
+    times = {"first_batch_s": time.perf_counter() - imported, "cpu_s": time.process_time() - cpu}
+    print(json.dumps({"imports_s": imported - began, **times}))  # noqa: T201
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _import(who: str) -> None:
+    """What a training imports once, whoever its loader is, is not part of a loader's start."""
+    if who == "streaming":
+        _without_torchvision()
+    if who != "memmap":
+        importlib.import_module(who)
+
+
 def main() -> None:
     command, who, path, folder = sys.argv[1:5]
     if command == "prepare":
@@ -174,6 +197,10 @@ def main() -> None:
         first(who, path, folder, **json.loads(sys.argv[5]))
         return
     options = json.loads(sys.argv[5])
+    if command == "start":
+        start(who, path, folder, options["batch"], options["workers"])
+        return
+    _import(who)
     dtype = getattr(torch, options["dtype"])
 
     def batches(loader: Any) -> Iterator[torch.Tensor]:

@@ -17,11 +17,11 @@ SHARD_STEP = 1000
 FIRST_ID = 10
 
 
-def numbered_rows(shard: int, num_examples: int) -> np.ndarray:
-    """uint32 (num_examples, SEQ_LEN): each row's own number, then an EOS in the middle, then its number again."""
-    rows = np.full((num_examples, SEQ_LEN), FIRST_ID + shard * SHARD_STEP, dtype="<u4")
+def numbered_rows(shard: int, num_examples: int, seq_len: int = SEQ_LEN) -> np.ndarray:
+    """uint32 (num_examples, seq_len): each row's own number, then an EOS in the middle, then its number again."""
+    rows = np.full((num_examples, seq_len), FIRST_ID + shard * SHARD_STEP, dtype="<u4")
     rows += np.arange(num_examples, dtype="<u4")[:, None]
-    rows[:, SEQ_LEN // 2] = EOS
+    rows[:, seq_len // 2] = EOS
     return rows
 
 

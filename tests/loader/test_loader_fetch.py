@@ -10,6 +10,7 @@ import pytest
 
 from loader import Loader
 from loader.cache import CacheError
+from loader.fetch import Fetcher, Use
 from tests.loader.loader_datasets import epoch_of, named, numbered_dataset
 from tests.s3_server import UnreliableS3
 
@@ -44,6 +45,26 @@ def test_s3_and_local_shards_give_the_same_batches_over_two_epochs(
         assert epoch_of(remote) == epoch_of(local)
     remote.close()
     assert list(cache_dir.iterdir()) == []
+
+
+def test_a_shard_left_from_a_use_that_is_over_is_not_given_before_its_next_use_is_claimed(
+    on_s3: Write, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(Fetcher.__init__.__kwdefaults__, "num_threads", 0)  # what they do is done here, in order
+    loader = Loader(on_s3(), global_batch=3, lanes=3, cache_dir=cache_dir)
+    [fetcher] = loader._feed._files_from((0,))
+    shard, use = 4, Use(shard=4, first_window=0, last_window=0)
+    assert fetcher._claim(use) is True
+    fetcher._fetch(use)
+    assert fetcher.ready([shard], 0) is not None
+    assert fetcher.ready([shard], 1) is None  # any thread may delete it now
+    found: list[object] = []
+    waiting = threading.Thread(target=lambda: found.append(fetcher.rows_of({shard: [0]}, 1)))
+    waiting.start()
+    assert fetcher._claim(Use(shard=shard, first_window=1, last_window=1)) is False  # it is here
+    waiting.join(60)
+    assert found == [{shard: fetcher._ready[shard]}]
+    loader.close()
 
 
 def test_a_rank_fetches_each_of_its_shards_once_an_epoch_and_no_other(

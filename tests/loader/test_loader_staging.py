@@ -77,7 +77,7 @@ def test_what_is_held_is_what_the_budget_counts(
     is_staged: bool,
 ) -> None:
     expected = [batch["labels"].clone() for batch in Loader(unequal, global_batch=2)]
-    counted = batches_in_flight(making.get("num_workers", 0), making.get("num_ahead", 2), is_staged=is_staged)
+    counted = batches_in_flight(making.get("num_workers", 0), making.get("num_ahead", 4), is_staged=is_staged)
     Recorded.most, Recorded.counted, Recorded.all_in_flight = 0, counted, threading.Event()
     monkeypatch.setattr(loader.loader, "deque", Recorded)
     run = Loader(unequal, global_batch=2, pin_memory=is_staged, columns=("labels", "cumulative_lengths"), **making)
