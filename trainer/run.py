@@ -50,6 +50,7 @@ from trainer.progress import Progress
 from trainer.schedule import Schedule, scaled_rate, warmup_examples
 from trainer.signals import EXIT_RESUME_ME, StopSignal
 from trainer.stream import StepStream, batch_digest
+from trainer.update_rules import update_rule
 from trainer.watchdog import Watchdog
 from trainer.weights import stored_names
 
@@ -169,6 +170,7 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks, watchdog: Watch
     output = _output_folder(config, dataset)
     lock = OutputLock(output)
     ranks.decide(lock.acquire)
+    update_rule(config.optimizer)  # refused before the model is built
     plan = plan_model(config.model, dataset.manifest)
     loader = _make_loader(config, dataset, ranks)
     global_batch = loader.state_dict()["global_batch"]
@@ -348,6 +350,7 @@ def _choose_mesh(
         recompute=config.recompute,
         cross_entropy="plain" if config.cross_entropy == "plain" else "chunked",
         compute_bytes=4 if config.precision == "fp32" else 2,
+        optimizer=config.optimizer.name,
     )
     replicas, reason = choose_replicas(shape, cluster, cut)
     say(f"mesh: {replicas} x {ranks.world_size // replicas}: {reason}")

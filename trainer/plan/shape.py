@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from transformers.initialization import no_init_weights
 
 from trainer.blocks import blocks
+from trainer.plan.optimizer_state import StateBytes, state_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +20,7 @@ class Shape:
     """A decoder of equal blocks. Counts are parameters, a tied one once; sizes are elements.
 
     embedding: the table of input tokens; head: the matrix of output tokens, 0 where it is that table. largest_block:
-    parameters of the largest block, which FSDP gathers as one.
+    parameters of the largest block, which FSDP gathers as one. state: by optimizer.
     """
 
     num_parameters: int
@@ -32,6 +34,7 @@ class Shape:
     num_kv_heads: int
     head_dim: int
     vocab_size: int
+    state: Mapping[str, StateBytes]
 
     @property
     def matrix_parameters(self) -> int:
@@ -72,6 +75,7 @@ def shape_of(model: PreTrainedModel) -> Shape:
         num_kv_heads=int(getattr(config, "num_key_value_heads", None) or heads),
         head_dim=int(getattr(config, "head_dim", None) or hidden // heads),
         vocab_size=int(config.vocab_size),
+        state=state_bytes(model.parameters()),
     )
 
 
