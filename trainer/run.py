@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
@@ -25,11 +24,9 @@ from trainer.attention import choose_attention
 from trainer.checkpoint import Checkpoints, Saved
 from trainer.config import MeshConfig, TrainConfig
 from trainer.evaluate import ValidationSet, evaluate
-from trainer.exporter import make_publisher
 from trainer.facts import StepFacts
 from trainer.families import check_documents_stay_apart
 from trainer.hardware import device_name, peak_flops
-from trainer.journal import Journal
 from trainer.model import (
     ModelPlan,
     build_model,
@@ -39,7 +36,7 @@ from trainer.model import (
     plan_model,
     use_cross_entropy,
 )
-from trainer.observer import History, Observer
+from trainer.observer import Observer, open_observer
 from trainer.optimizer import make_optimizer
 from trainer.output_lock import OutputLock
 from trainer.parallel import Ranks, make_mesh, shard_model
@@ -231,7 +228,7 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks, watchdog: Watch
         watchdog=watchdog,
         flops_per_token=shape.flops_per_token(dataset.manifest.example.seq_len),
         peak_flops=_peak_of_all(ranks, config.precision),
-        observer=_open_observer(config, output, facts, progress, ranks, num_steps, say),
+        observer=open_observer(config, output, facts, progress, ranks, num_steps, say),
         lock=lock,
         facts=facts,
         num_steps=num_steps,
@@ -362,35 +359,3 @@ def _peak_of_all(ranks: Ranks, precision: str) -> float | None:
     peaks = ranks.gather(peak_flops(device_name(ranks.device), precision))
     known = [peak for peak in peaks if peak is not None]
     return sum(known) if len(known) == len(peaks) else None
-
-
-def _open_observer(
-    config: TrainConfig,
-    output: Path,
-    facts: dict[str, Any],
-    progress: Progress,
-    ranks: Ranks,
-    num_steps: int,
-    say: Callable[[str], None],
-) -> Observer:
-    journal = history = None
-    if ranks.is_first:
-        _write_facts(output / "run.json", facts, say)
-        journal = Journal(output / "metrics.jsonl", say, resumed_step=progress.step)
-        history = History(output / "timeline.jsonl", say, step=progress.step, world_size=ranks.world_size)
-    return Observer(
-        journal=journal,
-        history=history,
-        publisher=make_publisher(config.prometheus, rank=ranks.rank, local_rank=ranks.local_rank),
-        say=say,
-        first_step=progress.step,
-        num_steps=num_steps,
-    )
-
-
-def _write_facts(path: Path, facts: dict[str, Any], say: Callable[[str], None]) -> None:
-    """Whole or not at all: on a full disk the file of the attempt before stays, and the run goes on."""
-    try:
-        storage.write_bytes(str(path), (json.dumps(facts, indent=2, ensure_ascii=False) + "\n").encode())
-    except OSError as error:
-        say(f"warning: {path} cannot be written: {error}")
