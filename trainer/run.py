@@ -54,7 +54,7 @@ from trainer.weights import stored_names
 # A first try must make many steps even of a small corpus; a real run states its batch.
 _DEFAULT_GLOBAL_BATCH = 8
 # A write that takes longer is stuck. The reference case's 112 GB take 5 minutes at 0.4 GB/s.
-_LONGEST_WRITE_MINUTES = 60.0
+LONGEST_WRITE_MINUTES = 60.0
 # How long a run that fails waits for its threads to leave the output folder.
 _GOODBYE_S = 5.0
 
@@ -135,7 +135,7 @@ class Run:
 
     def finish_saving(self) -> bool:
         """Collective: wait for the last save and its copy; whether it is durable here."""
-        self.watchdog.beat(extra_minutes=_LONGEST_WRITE_MINUTES)
+        self.watchdog.beat(extra_minutes=LONGEST_WRITE_MINUTES)
         with self.observer.spending("save"):
             is_saved = self.checkpoints.finish()
             self.checkpoints.finish_copies(self.watchdog.beat)
@@ -152,7 +152,7 @@ class Run:
     def save(self, *, must: bool) -> None:
         """Collective: begin a checkpoint of where the run stands, its metrics made durable first."""
         if must:  # it waits for the one in flight
-            self.watchdog.beat(extra_minutes=_LONGEST_WRITE_MINUTES)
+            self.watchdog.beat(extra_minutes=LONGEST_WRITE_MINUTES)
         with self.observer.spending("save"):
             owed = None if self.unvalidated is None else asdict(self.unvalidated)
             state = Saved(progress=self.progress, loader=self.loader.state_dict(), facts=self.facts, unvalidated=owed)

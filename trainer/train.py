@@ -29,7 +29,7 @@ from trainer.export import export
 from trainer.facts import StepFacts
 from trainer.hardware import memory_peak_bytes, utilisation
 from trainer.parallel import RankError, process_group
-from trainer.run import Run, prepare
+from trainer.run import LONGEST_WRITE_MINUTES, Run, prepare
 from trainer.signals import StopSignal, die_with_launcher
 from trainer.step import train_step
 from trainer.watchdog import Watchdog
@@ -115,7 +115,7 @@ def train(run: Run, stop: StopSignal) -> int:
             run.save(must=is_last)
 
     is_saved = run.finish_saving()
-    run.watchdog.rest()  # one rank gathers and writes the whole model, which takes as long as it takes
+    run.watchdog.beat(extra_minutes=LONGEST_WRITE_MINUTES)
     try:
         export(run.model, run.plan, run.dataset, run.output / "final", ranks)
     except RankError as error:
