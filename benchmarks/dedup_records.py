@@ -23,8 +23,7 @@ from pipeline.runtime import Summary
 from pipeline.shuffle import read_part, write_run
 from pipeline.stages import candidates, settle
 from pipeline.stages.candidates import RankRanges
-from pipeline.stages.near import PART_RECORDS
-from pipeline.stages.ranks import RANGE_DOCUMENTS
+from pipeline.stages.near import PART_RECORDS, SETTLE_DOCUMENTS
 
 BANDS, ROWS = 14, 8
 GROUP = 500_000
@@ -128,7 +127,7 @@ def measure(num_documents: int, folder: Path) -> dict[str, Any]:
     runs = [str(folder / f"{group}.bands") for group in range(len(groups))]
     for group, size in enumerate(groups):
         stages.run("band records", sign, group, size, num_documents, num_parts, runs[group])
-    ranges = RankRanges(num_ranked=num_documents, num_parts=max(1, -(-num_documents // RANGE_DOCUMENTS)))
+    ranges = RankRanges(num_ranked=num_documents, num_parts=max(1, -(-num_documents // SETTLE_DOCUMENTS)))
     pair_urls: list[str] = []
     num_pairs = 0
     for part in range(num_parts):

@@ -6,13 +6,18 @@ two range reads, 16 bytes and what it needs, where an Arrow file's footer would 
 for every task that reads.
 """
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from manifests import storage
+from pipeline.reads import Read, read_many
 
 
 def write_batches(url: str, table: pa.Table, bounds: Sequence[int]) -> None:
@@ -31,12 +36,56 @@ def _batches(table: pa.Table, start: int, end: int) -> list[pa.RecordBatch]:
     return table.slice(start, end - start).to_batches() if start < end else []
 
 
-def read_batches(url: str, schema: pa.Schema, first: int, end: int) -> pa.Table:
-    """Batches first..end - 1 of such a file."""
-    index = np.frombuffer(storage.read_bytes(url, 8 * first, 8 * (end - first + 1)), "<i8").tolist()
-    if index[0] == index[-1]:
-        return schema.empty_table()
-    reader = pa.BufferReader(storage.read_bytes(url, index[0], index[-1] - index[0]))
+class Stretch(NamedTuple):
+    """Batches first..end - 1 of a file."""
+
+    url: str
+    first: int
+    end: int
+
+
+def read_batches(stretches: Sequence[Stretch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """A table for each of `stretches`, in their order."""
+    indexes = list(_indexes(stretches))
+    reads = [Read(one.url, index[0], index[-1] - index[0]) for one, index in zip(stretches, indexes, strict=True)]
+    for data in read_many(reads):
+        yield _table(data, schema)
+
+
+def read_batch_by_batch(urls: Sequence[str], schema: pa.Schema, first: int, end: int) -> Iterator[pa.Table]:
+    """Batches first..end - 1, one after another, each of all files together.
+
+    A file on S3 is asked once for all of them, in one piece; what comes later waits on the local disk.
+    """
+    if end - first == 1 or all(storage.local_path(url) is not None for url in urls):
+        for number in range(first, end):
+            stretches = [Stretch(url, number, number + 1) for url in urls]
+            yield pa.concat_tables([schema.empty_table(), *read_batches(stretches, schema)])
+        return
+    stretches = [Stretch(url, first, end) for url in urls]
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="shardmill-batches-"))
+        paths = [Path(folder, str(number)) for number in range(first, end)]
+        files = [stack.enter_context(path.open("wb")) for path in paths]
+        indexes = list(_indexes(stretches))
+        reads = [Read(one.url, index[0], index[-1] - index[0]) for one, index in zip(stretches, indexes, strict=True)]
+        for data, index in zip(read_many(reads), indexes, strict=True):
+            for file, (start, stop) in zip(files, pairwise(index), strict=True):
+                file.write(data[start - index[0] : stop - index[0]])
+        for path, file in zip(paths, files, strict=True):
+            file.close()
+            yield _table(path.read_bytes(), schema)
+            path.unlink()
+
+
+def _indexes(stretches: Sequence[Stretch]) -> Iterator[list[int]]:
+    reads = [Read(one.url, 8 * one.first, 8 * (one.end - one.first + 1)) for one in stretches]
+    for data in read_many(reads):
+        yield np.frombuffer(data, "<i8").tolist()
+
+
+def _table(data: bytes, schema: pa.Schema) -> pa.Table:
+    reader = pa.BufferReader(data)
     batches = []
     while reader.tell() < reader.size():
         batches.append(pa.ipc.read_record_batch(pa.ipc.read_message(reader), schema))

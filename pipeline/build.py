@@ -122,6 +122,8 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
     )
     if num_skipped := len(found.skipped) + documents.num_skipped:
         say(f"skipped {num_skipped:,} files that are no data by their names: the report lists the first")
+    if documents.num_attachments:
+        say(f"left {documents.num_attachments:,} attachments of mails out: of a mail, its own text is read")
     if undated := undated_in_words(config, documents):
         say(undated)
 
@@ -210,6 +212,7 @@ def build(config: BuildConfig, runtime: Runtime, host: Host, say: Say) -> Datase
                 *(f"{name} ({reason})" for name, reason in documents.skipped),
             ],
             num_skipped=len(found.skipped) + documents.num_skipped,
+            num_attachments=documents.num_attachments,
             num_pairs=dropped.num_pairs,
             cleaned_documents=documents.num_changed,
             clusters=dropped.clusters,

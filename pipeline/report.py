@@ -35,6 +35,8 @@ class Facts:
     """The first names of files that hold no data by their name."""
     num_skipped: int
     """All such files, in folders and inside archives."""
+    num_attachments: int
+    """Of mails, left out."""
     num_pairs: int
     """Near-duplicate candidates whose similarity was measured."""
     cleaned_documents: int

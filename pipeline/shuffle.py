@@ -1,6 +1,6 @@
 """Records on their way from many tasks to many others, through storage: written sorted, read by range.
 
-    N tasks --write_run--> N files, each sorted into P parts --read_part, merge--> P tasks
+    N tasks --write_run--> N files, each sorted into P parts --read_part, merge_part--> P tasks
 
 A file is an index of P + 1 record counts (int64, cumulative) and then the records, so that any task finds its part with
 two range reads and no driver holds an index. What is written is read once, in one piece a file: N x P reads in all, of
@@ -8,11 +8,16 @@ two range reads and no driver holds an index. What is written is read once, in o
 `order`, so a merge does not depend on which file a record came from.
 """
 
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
 from manifests import storage
+from pipeline.reads import Read, read_many
 
 MERGE_RECORDS = 4_000_000
 """Records a merge holds at once, over all its files: 100 MB of band records, and three times that while they are sorted
@@ -47,32 +52,42 @@ def _sorted_rows(records: np.ndarray, order: Sequence[str]) -> np.ndarray:
     return rows
 
 
+@dataclass
 class _Part:
     """One file's records of one part, taken from the front."""
 
-    def __init__(self, url: str, dtype: np.dtype, part: int, num_parts: int) -> None:
-        self._url, self._dtype = url, dtype
-        start, end = np.frombuffer(storage.read_bytes(url, 8 * part, 16), "<i8").tolist()
-        self._header = 8 * (num_parts + 1)
-        self._next, self._end = start, end
+    url: str
+    start: int
+    """The byte where the first of those left begins."""
+    left: int
 
-    @property
-    def left(self) -> int:
-        return self._end - self._next
-
-    def take(self, num_records: int) -> np.ndarray:
+    def take(self, num_records: int, dtype: np.dtype) -> Read:
         num_records = min(num_records, self.left)
-        if not num_records:
-            return np.empty(0, self._dtype)
-        size = self._dtype.itemsize
-        data = storage.read_bytes(self._url, self._header + self._next * size, num_records * size)
-        self._next += num_records
-        return np.frombuffer(data, self._dtype)
+        start = self.start
+        self.start += num_records * dtype.itemsize
+        self.left -= num_records
+        return Read(self.url, start, self.start - start)
+
+
+def _parts(urls: Sequence[str], dtype: np.dtype, part: int, num_parts: int) -> list[_Part]:
+    indexes = read_many([Read(url, 8 * part, 16) for url in urls])
+    parts = []
+    for url, index in zip(urls, indexes, strict=True):
+        first, end = np.frombuffer(index, "<i8").tolist()
+        parts.append(_Part(url, 8 * (num_parts + 1) + first * dtype.itemsize, end - first))
+    return parts
+
+
+def read_parts(urls: Sequence[str], dtype: np.dtype, part: int, num_parts: int) -> Iterator[np.ndarray]:
+    """The records of one part, an array a file, each in order."""
+    reads = [one.take(one.left, dtype) for one in _parts(urls, dtype, part, num_parts)]
+    for data in read_many(reads):
+        yield np.frombuffer(data, dtype)
 
 
 def read_part(urls: Sequence[str], dtype: np.dtype, part: int, num_parts: int, order: Sequence[str]) -> np.ndarray:
     """All records of one part, from all files, in order."""
-    chunks = [chunk for url in urls if (chunk := _Part(url, dtype, part, num_parts).take(1 << 62)).size]
+    chunks = [chunk for chunk in read_parts(urls, dtype, part, num_parts) if chunk.size]
     records = np.concatenate([np.empty(0, dtype), *chunks])
     if len(chunks) <= 1:
         return records
@@ -90,22 +105,43 @@ def merge_part(
 
     Each step holds the head of every file and gives what is certain: records not above the least of the heads' ends.
     """
-    sources = [source for url in urls if (source := _Part(url, dtype, part, num_parts)).left]
-    head_size = max(1, MERGE_RECORDS // max(1, len(sources)))
-    heads = [source.take(head_size) for source in sources]
-    while any(head.size for head in heads):
-        ends = [head[-1:] for head, source in zip(heads, sources, strict=True) if source.left]
-        if ends:
-            last = np.concatenate(ends)
-            bound = last[np.lexsort([last[name] for name in reversed(order)])[0]]
-            cuts = [_num_up_to(head, bound, order) for head in heads]
-        else:
-            cuts = [len(head) for head in heads]
-        ready = np.concatenate([head[:cut] for head, cut in zip(heads, cuts, strict=True)])
-        yield ready[_sorted_rows(ready, order)]
-        for i, (head, cut, source) in enumerate(zip(heads, cuts, sources, strict=True)):
-            rest = head[cut:]
-            heads[i] = rest if rest.size or not source.left else source.take(head_size)
+    with ExitStack() as open_files:
+        sources = [source for source in _parts(urls, dtype, part, num_parts) if source.left]
+        head_size = max(1, MERGE_RECORDS // max(1, len(sources)))
+        if sources and storage.local_path(urls[0]) is None and max(source.left for source in sources) > head_size:
+            sources = open_files.enter_context(_on_disk(sources, dtype))
+        heads = _heads(sources, head_size, dtype)
+        while any(head.size for head in heads):
+            ends = [head[-1:] for head, source in zip(heads, sources, strict=True) if source.left]
+            if ends:
+                last = np.concatenate(ends)
+                bound = last[np.lexsort([last[name] for name in reversed(order)])[0]]
+                cuts = [_num_up_to(head, bound, order) for head in heads]
+            else:
+                cuts = [len(head) for head in heads]
+            ready = np.concatenate([head[:cut] for head, cut in zip(heads, cuts, strict=True)])
+            yield ready[_sorted_rows(ready, order)]
+            heads = [head[cut:] for head, cut in zip(heads, cuts, strict=True)]
+            empty = [i for i, head in enumerate(heads) if not head.size]
+            for i, head in zip(empty, _heads([sources[i] for i in empty], head_size, dtype), strict=True):
+                heads[i] = head
+
+
+def _heads(sources: Sequence[_Part], num_records: int, dtype: np.dtype) -> list[np.ndarray]:
+    reads = read_many([source.take(num_records, dtype) for source in sources])
+    return [np.frombuffer(data, dtype) for data in reads]
+
+
+@contextmanager
+def _on_disk(sources: Sequence[_Part], dtype: np.dtype) -> Iterator[list[_Part]]:
+    """The same records in a file of the local disk: heads are small, and a store is asked for each part once."""
+    with tempfile.NamedTemporaryFile(prefix="shardmill-merge-") as file:
+        starts = accumulate((source.left * dtype.itemsize for source in sources), initial=0)
+        copies = [_Part(file.name, start, source.left) for source, start in zip(sources, starts, strict=False)]
+        for data in read_many([source.take(source.left, dtype) for source in sources]):
+            file.write(data)
+        file.flush()
+        yield copies
 
 
 def _num_up_to(head: np.ndarray, bound: np.void, order: Sequence[str]) -> int:

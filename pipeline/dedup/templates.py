@@ -12,11 +12,13 @@ import pyarrow as pa
 
 from pipeline.kernels.arrow import readonly, text_buffers
 from pipeline.kernels.bits import bits_between, bytes_equal, count_trailing_zeros, load_uint64
+from pipeline.kernels.blocks import copy_piece, put_spaces
 from pipeline.kernels.compiled import inlined, kernel, lean
 from pipeline.kernels.hashing import hash_bytes
+from pipeline.kernels.scratch import FIRST
 from pipeline.kernels.text import Words
 from pipeline.kernels.unicode import character_table
-from pipeline.kernels.words import most_words, part_bits, words_between
+from pipeline.kernels.words import most_words, word_scratch, words_in
 
 _NEWLINE = np.uint64(ord("\n"))
 
@@ -43,8 +45,8 @@ def core_words(text: pa.LargeStringArray, lines: np.ndarray) -> tuple[Words, np.
     # Lines are looked up in this first: all but a few of a hundred are told apart by 16 bits.
     marks = np.zeros(1 << 16, np.bool_)
     marks[lines & np.uint64(len(marks) - 1)] = True
-    bits, table = part_bits(data, offsets), character_table()
-    _core_words(data, offsets, readonly(lines, np.uint64), marks, bits, table, hashes, word_offsets, removed)
+    scratch, table = word_scratch(offsets), character_table()
+    _core_words(data, offsets, readonly(lines, np.uint64), marks, scratch, table, hashes, word_offsets, removed)
     return Words(hashes=hashes[: word_offsets[-1]], offsets=word_offsets), removed
 
 
@@ -139,26 +141,31 @@ def _core_words(
     offsets: Any,
     lines: Any,
     marks: Any,
-    bits: Any,
+    scratch: Any,
     table: Any,
     hashes: Any,
     word_offsets: Any,
     removed: Any,
 ) -> None:
-    next_word = 0
+    next_word = np.intp(0)
     for document in range(len(offsets) - 1):
-        start, end = offsets[document], offsets[document + 1]
-        kept = line = start
+        end = offsets[document + 1]
+        kept = line = offsets[document]
+        size = np.intp(0)  # of the core, as far as it is put together
         while line < end:
             line_end = _line_end(data, line, end)
             first, last = _stripped(data, line, line_end)
             if first < last and _is_in(lines, marks, hash_bytes(data, first, last)):
                 removed[document] = True
-                next_word = words_between(data, kept, line, bits, offsets[0], table, hashes, next_word)
+                copy_piece(data, kept, line - kept, scratch.text, FIRST + size)
+                size += line - kept
                 kept = line_end
             line = line_end + 1
         if removed[document]:
-            next_word = words_between(data, kept, end, bits, offsets[0], table, hashes, next_word)
+            copy_piece(data, kept, end - kept, scratch.text, FIRST + size)
+            size += end - kept
+            put_spaces(scratch.text, size)
+            next_word = words_in(scratch, size, table, hashes, next_word)
         word_offsets[document + 1] = next_word
 
 

@@ -175,17 +175,6 @@ def _in_every(builder: Any, byte: Any) -> Any:
 
 
 @inlined
-def bytes_between(seven_bit: Any, first: Any, last: Any) -> Any:
-    """0x80 in each byte of `seven_bit` (eight bytes below 0x80) that lies in first..last, else 0x00; also uint64s.
-
-    Adding 0x80 - first carries a byte's top bit exactly when the byte is at least `first`; no carry leaves its byte.
-    """
-    at_least_first = seven_bit + EVERY_01 * (np.uint64(0x80) - first)
-    above_last = seven_bit + EVERY_01 * (np.uint64(0x7F) - last)
-    return at_least_first & ~above_last & EVERY_80
-
-
-@inlined
 def bytes_equal(eight: Any, byte: Any) -> Any:
     """0x80 in each of the eight bytes that equals `byte`, else 0x00; all uint64. Exact for every byte value."""
     difference = eight ^ (EVERY_01 * byte)

@@ -94,7 +94,7 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
             last_bytes = bits_between(text, first, 0xBB, 0xBB) | bits_between(text, first, 0x9D, 0x9D)
             last_bytes |= bits_between(text, first, 0x99, 0x99) | bits_between(text, first, 0xA6, 0xA6)
             closing |= last_bytes & ~both
-            _lower_cyrillic(text, lower, first)
+            lower_cyrillic(text, lower, first)
             run_ahead = space_ahead = _0
             others = foreign & ~both & leads
             while others:
@@ -120,7 +120,7 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
                         num_cyrillic += np.uint32(code_point - _FIRST_CYRILLIC) < _NUM_CYRILLIC
                     else:
                         num_digits += 1
-                    other_lower |= _lower_other(lower, place, num_bytes, entry)
+                    other_lower |= lower_other(lower, place, num_bytes, entry)
                 num_ellipses += code_point == _ELLIPSIS
         filled = ~spaces
         num_full = num_full + 1 if filled == _EVERY_BIT else 0
@@ -190,11 +190,23 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
 @inlined
 def copy_document(data: Any, start: Any, size: Any, text: Any) -> None:
     """data[start : start + size] to text[FIRST:], between spaces."""
+    copy_piece(data, start, size, text, FIRST)
+    put_spaces(text, size)
+
+
+@inlined
+def copy_piece(data: Any, start: Any, size: Any, text: Any, target: Any) -> None:
+    """data[start : start + size] to text[target:]."""
     whole = size & ~63
     for place in range(0, whole, 64):
-        copy_block(data, start + place, text, FIRST + place)
+        copy_block(data, start + place, text, target + place)
     for place in range(whole, size):
-        text[FIRST + place] = data[start + place]
+        text[target + place] = data[start + place]
+
+
+@inlined
+def put_spaces(text: Any, size: Any) -> None:
+    """Spaces before and behind text[FIRST : FIRST + size]."""
     for place in range(FIRST):
         text[place] = 0x20
     for place in range(FIRST + size, FIRST + size + AFTER):
@@ -231,7 +243,7 @@ def _unbroken(starts: Any, bits: Any, so_far: Any) -> Any:
 
 
 @inlined
-def _lower_cyrillic(text: Any, lower: Any, first: Any) -> None:
+def lower_cyrillic(text: Any, lower: Any, first: Any) -> None:
     """U+0400-042F in lower case, both bytes of each.
 
     Ѐ-Џ: D0 80-8F -> D1 90-9F; А-П: D0 90-9F -> D0 B0-BF; Р-Я: D0 A0-AF -> D1 80-8F.
@@ -248,7 +260,7 @@ def _lower_cyrillic(text: Any, lower: Any, first: Any) -> None:
 
 
 @inlined
-def _lower_other(lower: Any, place: Any, num_bytes: Any, entry: Any) -> Any:
+def lower_other(lower: Any, place: Any, num_bytes: Any, entry: Any) -> Any:
     """Write a character's lower case; True if it takes another number of bytes, and was not written."""
     size = np.uint64((entry >> LOWER_SIZE_SHIFT) & LOWER_SIZE_MASK)
     if size != num_bytes:

@@ -63,7 +63,7 @@ def _hash_runs(
     for run in range(num_runs):
         start, end = np.intp(edges[np.uint64(2 * run)]), np.intp(edges[np.uint64(2 * run + 1)])
         value = (
-            _hash_by_character(scratch.text, start, end, table) if other_lower else hash_word(lower, start, end - start)
+            hash_by_character(scratch.text, start, end, table) if other_lower else hash_word(lower, start, end - start)
         )
         hashes[np.uint64(next_run + run)] = value
         slot = (value >> stop_words.shift) & mask
@@ -72,7 +72,7 @@ def _hash_runs(
 
 
 @lean
-def _hash_by_character(text: Any, start: Any, end: Any, table: Any) -> Any:
+def hash_by_character(text: Any, start: Any, end: Any, table: Any) -> Any:
     """The hash of a run whose lower case may be longer or shorter: `chunk` gathers eight of its bytes at a time."""
     value, chunk, filled, num_bytes = START, np.uint64(0), np.intp(0), np.intp(0)
     position = start

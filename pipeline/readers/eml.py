@@ -18,4 +18,5 @@ def read(source: Source, fields: Fields, limits: Limits) -> Iterator[Records]:
         batch.bad.append(whole_file(fault, source))
     else:
         batch.add_one(message.identity, 1, message.text, message.date)
+        batch.num_attachments += message.num_attachments
     yield batch.take()

@@ -3,8 +3,8 @@
 Text      "Subject: ...", "From: ...", "Date: ..." as far as they are there, an empty line, the body. Encoded words are
           decoded, folded headers joined.
 Body      of alternatives the plain text, else the HTML one (all its visible text: a mail has no navigation to leave
-          out); of several parts each text in turn. Attachments are left out; so are forwarded messages that are
-          attached. text/enriched loses its marks and their parameters.
+          out); of several parts each text in turn. text/enriched loses its marks and their parameters. Attachments are
+          left out and counted: pictures and other files, texts marked as such, forwarded messages that are attached.
 Charset   as declared, where that fits; else UTF-8 where the bytes are that; else a guess from the bytes. Bytes that fit
           nothing become U+FFFD.
 Date      its Date header, by the rules of dates.py.
@@ -18,6 +18,7 @@ Quoted replies, signatures and the like stay; cleaning removes them by option.
 import email.parser
 import email.policy
 import re
+from dataclasses import dataclass
 from email.errors import HeaderParseError, MessageError
 from email.header import decode_header
 from email.message import Message
@@ -45,6 +46,8 @@ class Mail(NamedTuple):
     text: str
     date: int | None
     """UTC seconds; None where it has none, or nobody asked."""
+    num_attachments: int
+    """Parts left out."""
 
 
 class _BoundedHeaders(email.policy.Compat32):
@@ -68,14 +71,24 @@ def parsed(content: bytes, fields: Fields) -> Mail:
     try:
         message = email.parser.BytesParser(policy=_POLICY).parsebytes(content)
         headers = [f"{name}: {value}" for name in HEADERS if (value := _header(message, name))]
-        body = "\n\n".join(text.strip("\r\n") for text in _texts(message, [MAX_PARTS]) if text.strip())
+        parts = _Parts()
+        body = "\n\n".join(text.strip("\r\n") for text in _texts(message, parts) if text.strip())
         identity = _header(message, "Message-ID").strip().removeprefix("<").removesuffix(">").strip()
         date = dates.seconds(_header(message, "Date")) if fields.dated else None
     except (MessageError, ValueError, LookupError, TypeError, AttributeError, AssertionError, RecursionError) as error:
         # email promises to raise nothing on input, and its bug tracker shows every one of these.
         raise Unreadable("damaged_message", f"{type(error).__name__}: {error}"[:500]) from None
     text = "\n".join(headers) + ("\n\n" if headers and body else "") + body
-    return Mail(identity or None, text, date)
+    return Mail(identity or None, text, date, parts.num_attachments)
+
+
+@dataclass
+class _Parts:
+    """The parts of a message, as they are walked."""
+
+    num_left: int = MAX_PARTS
+    """How many more are looked at, so that a mail of a million parts stays one short task."""
+    num_attachments: int = 0
 
 
 def _header(message: Message, name: str) -> str:
@@ -95,21 +108,19 @@ def _header(message: Message, name: str) -> str:
     return _FOLD.sub(" ", raw).strip()
 
 
-def _texts(part: Message, left: list[int]) -> list[str]:
-    """The texts of a part in order; `left` counts down, so that a mail of a million parts stays one short task."""
-    left[0] -= 1
-    if left[0] < 0:
+def _texts(part: Message, parts: _Parts) -> list[str]:
+    """The texts of a part in order."""
+    parts.num_left -= 1
+    if parts.num_left < 0 or _is_attachment(part):
+        parts.num_attachments += 1
         return []
     kind = part.get_content_type()
     payload = part.get_payload()
     if isinstance(payload, list):
-        if kind == "message/rfc822" or part.get_content_maintype() == "message":
-            return []
+        inner = [one for one in payload if isinstance(one, Message)]
         if kind == "multipart/alternative":
-            return _best([inner for inner in payload if isinstance(inner, Message)], left)
-        return [text for inner in payload if isinstance(inner, Message) for text in _texts(inner, left)]
-    if part.get_content_maintype() != "text" or _is_attachment(part):
-        return []
+            return _best(inner, parts)
+        return [text for one in inner for text in _texts(one, parts)]
     content = part.get_payload(decode=True)
     text = decoded(content if isinstance(content, bytes) else b"", part.get_content_charset("us-ascii"))
     if kind == "text/html":
@@ -119,15 +130,18 @@ def _texts(part: Message, left: list[int]) -> list[str]:
     return [text]
 
 
-def _best(alternatives: list[Message], left: list[int]) -> list[str]:
+def _best(alternatives: list[Message], parts: _Parts) -> list[str]:
     """Of alternatives the plain one, else the first that has text."""
     plain_first = sorted(alternatives, key=lambda part: part.get_content_type() != "text/plain")
     for part in plain_first:
-        texts = _texts(part, left)
+        texts = _texts(part, parts)
         if any(text.strip() for text in texts):
             return texts
     return []
 
 
 def _is_attachment(part: Message) -> bool:
-    return part.get_content_disposition() == "attachment"
+    kind = part.get_content_maintype()
+    if part.is_multipart():
+        return kind == "message"
+    return kind != "text" or part.get_content_disposition() == "attachment"

@@ -92,6 +92,7 @@ def _add(message: _Message, fields: Fields, batch: Batch) -> None:
         )
     else:
         batch.add_one(found.identity, message.number, found.text, found.date)
+        batch.num_attachments += found.num_attachments
 
 
 class _Messages:

@@ -81,6 +81,8 @@ class Records:
     """Inside an archive: the path of the file there, the same for all documents of the batch."""
     skipped: tuple[tuple[str, str], ...] = ()
     """Inside an archive: (path, reason) of files that are no data by their names, wherever in it they lie."""
+    num_attachments: int = 0
+    """Left out of the mails among the documents (mail.py)."""
 
     @property
     def text(self) -> pa.LargeStringArray:
@@ -144,6 +146,7 @@ class Batch:
         self._num_row_chars = 0
         self._num_bytes = 0
         self.bad: list[BadRecord] = []
+        self.num_attachments = 0
 
     def add(self, ids: pa.Array, records: pa.Array, texts: pa.Array, dates: pa.Array | None = None) -> None:
         """Arrays of one length, typed as SCHEMA's columns; no dates at all: None."""
@@ -176,6 +179,10 @@ class Batch:
         self._flush()
         chunks = self._chunks or [tuple(pa.array([], column.type) for column in SCHEMA)]
         columns = [pa.concat_arrays(column) for column in zip(*chunks, strict=True)]
-        records = Records(documents=pa.Table.from_arrays(columns, schema=SCHEMA), bad=tuple(self.bad))
+        records = Records(
+            documents=pa.Table.from_arrays(columns, schema=SCHEMA),
+            bad=tuple(self.bad),
+            num_attachments=self.num_attachments,
+        )
         self._clear()
         return records

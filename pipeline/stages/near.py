@@ -16,6 +16,10 @@ from pipeline.stages.turns import Turn, settled
 
 PART_RECORDS = 32_000_000
 """Band records of a range of hashes: 768 MB to read, merge and pair; 4,400 ranges for 10**10 documents."""
+SETTLE_DOCUMENTS = 8_000_000
+"""Ranks of a range that pairs and decisions are cut into: 1,250 ranges for 10**10 documents, each of which reads what
+is decided in all others, a MB each.
+"""
 LINES_PART_BYTES = 512_000_000
 
 
@@ -46,7 +50,7 @@ def near_duplicates(
     ranked = _ranked(search, united)
     templates_urls, num_templates = _templates(search, [*lines, *_uncounted(search, ranked, lines)], known_url)
     signed, cores_urls = _signed(search, ranked, templates_urls)
-    ranges = RankRanges(num_ranked=ranked.num_ranked, num_parts=num_parts_for(ranked.num_ranked, ranks.RANGE_DOCUMENTS))
+    ranges = RankRanges(num_ranked=ranked.num_ranked, num_parts=num_parts_for(ranked.num_ranked, SETTLE_DOCUMENTS))
     turn = _pairs(search, ranges, signed)
     near_urls, num_pairs = settled(search, ranges, turn, templates_urls, cores_urls)
     return Near(

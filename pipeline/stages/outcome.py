@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from manifests import storage
 from manifests.canonical import canonical_json
-from pipeline.batches import read_batches, write_batches
+from pipeline.batches import Stretch, read_batches, write_batches
 from pipeline.documents import DocumentsFile, open_parquet, read_columns
 from pipeline.runtime import Summary
 from pipeline.shuffle import read_part, write_run
@@ -163,13 +163,12 @@ class TellTask:
 def tell(task: TellTask) -> Summary:
     """Write DROPPED_SCHEMA, sorted by document."""
     number = task.group.number
-    named = pa.concat_tables([read_batches(url, NAMED_SCHEMA, number, number + 1) for url in task.named_urls]).sort_by(
-        "document"
-    )
+    own = [Stretch(url, number, number + 1) for url in task.named_urls]
+    named = pa.concat_tables(read_batches(own, NAMED_SCHEMA)).sort_by("document")
     documents = named["document"].to_numpy()
     ids, sources = _names(task.group, documents)
-    own = {"source": sources, "document_id": ids}
-    table = pa.table(own | {name: named[name] for name in NAMED_SCHEMA.names}).select(DROPPED_SCHEMA.names)
+    columns = {"source": sources, "document_id": ids} | {name: named[name] for name in NAMED_SCHEMA.names}
+    table = pa.table(columns).select(DROPPED_SCHEMA.names)
     table = table.cast(DROPPED_SCHEMA)
     with storage.atomic_writer(task.dropped_url) as stream:
         pq.write_table(table, stream, row_group_size=65_536, compression="zstd")

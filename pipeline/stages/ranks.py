@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.batches import read_batches
+from pipeline.batches import Stretch, read_batches
 from pipeline.runtime import Summary
-from pipeline.shuffle import read_part, write_run
+from pipeline.shuffle import read_parts, write_run
 from pipeline.stages.exact import SCHEMA, group_of, sorted_by_preference
 
 RANGE_DOCUMENTS = 2_000_000
@@ -31,8 +31,8 @@ Key = tuple[int, int, str]
 class RankTask:
     """Number one range of keys."""
 
-    pieces: tuple[tuple[str, int, int], ...]
-    """(survivors url, first batch, end batch) that may hold keys of the range."""
+    pieces: tuple[Stretch, ...]
+    """Of the survivors' files, the batches that may hold keys of the range."""
     start: Key | None
     end: Key | None
     """The range is start <= key < end; None is open."""
@@ -42,7 +42,7 @@ class RankTask:
 
 def rank(task: RankTask) -> Summary:
     """Write RANK, numbered from 0 in the range, by group of documents."""
-    tables = [_inside(read_batches(url, SCHEMA, first, end), task.start, task.end) for url, first, end in task.pieces]
+    tables = [_inside(table, task.start, task.end) for table in read_batches(task.pieces, SCHEMA)]
     table = sorted_by_preference(pa.concat_tables([SCHEMA.empty_table(), *tables]))
     records = np.empty(table.num_rows, RANK)
     records["document"], records["rank"] = table["document"].to_numpy(), np.arange(table.num_rows)
@@ -71,7 +71,7 @@ def _not_below(table: pa.Table, key: Key) -> Any:
 
 def ranges(
     survivors: Sequence[tuple[str, Sequence[Sequence[Any]]]], num_ranges: int
-) -> list[tuple[Key | None, Key | None, tuple[tuple[str, int, int], ...]]]:
+) -> list[tuple[Key | None, Key | None, tuple[Stretch, ...]]]:
     """(start, end, pieces) of each range: boundaries are first keys of batches, evenly spaced among all of them.
 
     `survivors` are (url, first key of each batch) of every sorted file.
@@ -88,7 +88,7 @@ def ranges(
             first = 0 if start is None else max(0, sum(key < start for key in keys) - 1)
             last = len(keys) if end is None else sum(key < end for key in keys)
             if first < last:
-                pieces.append((url, first, last))
+                pieces.append(Stretch(url, first, last))
         found.append((start, end, tuple(pieces)))
     return found
 
@@ -96,9 +96,9 @@ def ranges(
 def read_ranks(urls: Sequence[str], first_ranks: Sequence[int], group: int, num_groups: int) -> np.ndarray:
     """RANK (n,) of one group, sorted by document, with ranks of the whole build."""
     parts = []
-    for url, first in zip(urls, first_ranks, strict=True):
-        part = read_part([url], RANK, group, num_groups, ["document"]).copy()
-        part["rank"] += first
-        parts.append(part)
+    for part, first in zip(read_parts(urls, RANK, group, num_groups), first_ranks, strict=True):
+        own = part.copy()
+        own["rank"] += first
+        parts.append(own)
     records = np.concatenate([np.empty(0, RANK), *parts])
     return records[np.argsort(records["document"], kind="stable")]

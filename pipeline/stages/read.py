@@ -32,7 +32,7 @@ from pipeline.runtime import Runtime, Summary, Unit, short
 from pipeline.stages.read_unit import ReadTask, read_documents
 from pipeline.stages.survey import survey_files
 
-FORMAT = 10
+FORMAT = 11
 COUNTED_BYTES = 1 << 30
 """Lines are counted in all documents of a source whose files are no larger than this together, else in every second,
 fourth ...: template lines are those of a whole percent of the documents, which a sample of some 100,000 shows.
@@ -72,6 +72,8 @@ class Read:
     """(name, reason) of files inside archives that are no data by their names: the first of each unit."""
     num_skipped: int = 0
     """All of them."""
+    num_attachments: int = 0
+    """Of mails, left out."""
     lines: tuple[CountedLines, ...] = ()
     """One a unit."""
 
@@ -217,6 +219,7 @@ def read(runtime: Runtime, config: BuildConfig, found: Inputs) -> Read:
         num_changed=sum(result["num_changed"] for result in results),
         skipped=tuple((name, reason) for result in results for name, reason in result["skipped"]),
         num_skipped=sum(result["num_skipped"] for result in results),
+        num_attachments=sum(result["num_attachments"] for result in results),
         redacted=sum((Counter(result["redacted"]) for result in results), Counter()),
         lines=tuple(lines),
     )

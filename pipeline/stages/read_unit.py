@@ -82,7 +82,7 @@ def read_documents(task: ReadTask) -> Summary:
     redacted: Counter[str] = Counter()
     skipped: list[list[str]] = []
     num_text_bytes = 0  # as they are read, before anything is judged
-    num_changed = num_undated = num_skipped = num_lost_files = lost_bytes = 0
+    num_changed = num_undated = num_skipped = num_attachments = num_lost_files = lost_bytes = 0
     lines = LineCounter()
 
     def end(stage: str, reason: str | None, num_documents: int, num_bytes: int) -> None:
@@ -90,7 +90,7 @@ def read_documents(task: ReadTask) -> Summary:
         sizes[stage, reason] += num_bytes
 
     def found(quarantine: Quarantine) -> Iterator[pa.Table]:
-        nonlocal num_text_bytes, num_skipped, num_lost_files, lost_bytes
+        nonlocal num_text_bytes, num_skipped, num_attachments, num_lost_files, lost_bytes
         for file in task.files:
             check_unchanged(file)
             reading = read_file(
@@ -105,6 +105,7 @@ def read_documents(task: ReadTask) -> Summary:
                 for bad in records.bad:
                     end("quarantine", bad.reason, bad.num_records, bad.num_bytes)
                 quarantine.add(task.source, file.name, records.bad)
+                num_attachments += records.num_attachments
                 num_skipped += len(records.skipped)
                 for path, reason in records.skipped[: max(0, MAX_SKIPPED - len(skipped))]:
                     skipped.append([texts.file_of(file.name, path), reason])
@@ -164,6 +165,7 @@ def read_documents(task: ReadTask) -> Summary:
         "lost_bytes": lost_bytes,
         "redacted": dict(sorted(redacted.items())),
         "num_counted": lines.num_documents,
+        "num_attachments": num_attachments,
         "num_skipped": num_skipped,
         "skipped": skipped,
         "files": [task.documents_url, task.lines_url, *([task.quarantine_url] if quarantine.num_rows else [])],

@@ -5,18 +5,21 @@
 2. choose    a unit is a range: of each document that goes, the document it goes for
 3. propose   a unit is a range: pairs that have to be compared before this is final
 
-No task holds more than the edges of its range, and the statuses (a byte a rank) of one other range at a time.
+No task holds more than the edges of its range, and the statuses (a byte a rank) of a few other ranges at a time. Stored
+they are a sixth of that: each task of a round reads those of all ranges.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import zstandard
 
 from manifests import storage
 from pipeline.dedup import components
 from pipeline.dedup.components import DROPPED, KEPT, UNDECIDED
 from pipeline.dedup.records import EDGE, PAIR, unique_pairs, without
+from pipeline.reads import Read, read_many
 from pipeline.runtime import Summary
 from pipeline.shuffle import read_part, write_run
 from pipeline.stages.candidates import RankRanges, write_pairs
@@ -31,12 +34,11 @@ def statuses(ranks: np.ndarray, ranges: RankRanges, urls: Sequence[str | None]) 
     """uint8 (n,): what the files say of each rank; UNDECIDED where a range has none yet."""
     found = np.full(len(ranks), UNDECIDED, np.uint8)
     part_of = ranges.of(ranks)
-    for part in np.unique(part_of).tolist():
-        url = urls[part]
-        if url is not None:
-            inside = part_of == part
-            of_part = np.frombuffer(storage.read_bytes(url), np.uint8)
-            found[inside] = of_part[ranks[inside] - ranges.start(part)]
+    wanted = [(part, url) for part in np.unique(part_of).tolist() if (url := urls[part]) is not None]
+    for (part, _), data in zip(wanted, read_many([Read(url, 0, None) for _, url in wanted]), strict=True):
+        inside = part_of == part
+        of_part = np.frombuffer(zstandard.decompress(data), np.uint8)
+        found[inside] = of_part[ranks[inside] - ranges.start(part)]
     return found
 
 
@@ -60,7 +62,7 @@ def settle(task: SettleTask) -> Summary:
     elsewhere = edges["other"] < first
     outside[elsewhere] = statuses(edges["other"][elsewhere], task.ranges, task.known_urls)
     status = components.settle(edges, outside, first, task.ranges.size(task.part))
-    storage.write_bytes(task.status_url, status.tobytes())
+    storage.write_bytes(task.status_url, zstandard.compress(status.tobytes(), 1))
     return {"num_undecided": int(np.count_nonzero(status == UNDECIDED)), "files": [task.status_url]}
 
 
@@ -117,10 +119,11 @@ def propose(task: ProposeTask) -> Summary:
     loose = (member == KEPT) & (other == DROPPED)
     edges, member = edges[loose], member[loose]
     proposed = [np.empty(0, PAIR)]
-    for part in np.unique(task.ranges.of(edges["other"])).tolist():
-        chosen = np.frombuffer(storage.read_bytes(task.chosen_urls[part]), EDGE)
-        inside = task.ranges.of(edges["other"]) == part
-        proposed.append(components.proposals(edges[inside], member[inside], chosen))
+    part_of = task.ranges.of(edges["other"])
+    parts = np.unique(part_of).tolist()
+    for part, data in zip(parts, read_many([Read(task.chosen_urls[part], 0, None) for part in parts]), strict=True):
+        inside = part_of == part
+        proposed.append(components.proposals(edges[inside], member[inside], np.frombuffer(data, EDGE)))
     pairs = unique_pairs(np.concatenate(proposed))
     for url, num_lots in task.compared:
         for lot in range(max(1, num_lots)):

@@ -1,7 +1,7 @@
 """Pairs -> how alike they are: shingle sets travel to the pairs, texts are read where they lie, once and in order.
 
 1. ship     a unit is a group of files: shingle sets of the documents that some lot needs, written by lot
-2. verify   a unit is a lot of pairs: their Jaccard similarity, exact; what reaches the threshold becomes an edge
+2. verify   a unit is a run of lots of pairs: their Jaccard similarity, exact; what reaches the threshold is an edge
 
 Two documents are alike where their whole texts reach the threshold and, if a template line stands in one of them, their
 cores nearly do (CORE_FACTOR): a shared form adds nothing, and whoever compares whole texts finds them as similar as
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from manifests import storage
-from pipeline.batches import read_batches, write_batches
+from pipeline.batches import read_batch_by_batch, write_batches
 from pipeline.config import NearConfig
 from pipeline.dedup import minhash, verify
 from pipeline.dedup.records import EDGE, PAIR, ranks, sizes
@@ -26,8 +26,9 @@ from pipeline.dedup.templates import core_words
 from pipeline.documents import DocumentsFile, open_parquet
 from pipeline.kernels.text import Words
 from pipeline.kernels.words import words_of
+from pipeline.reads import Read, read_many
 from pipeline.runtime import Summary
-from pipeline.shuffle import read_part
+from pipeline.shuffle import read_part, read_parts
 from pipeline.stages.candidates import NEED, read_cores
 from pipeline.stages.exact import Group
 from pipeline.stages.templates import read_templates
@@ -69,10 +70,11 @@ class ShipTask:
 def ship(task: ShipTask) -> Summary:
     """Write SCHEMA, a batch a lot."""
     needs = []
-    for url, first in zip(task.needs_urls, task.first_lots, strict=True):
-        part = read_part([url], NEED, task.group.number, task.num_groups, ["document", "lot"]).copy()
-        part["lot"] += first
-        needs.append(part)
+    parts = read_parts(task.needs_urls, NEED, task.group.number, task.num_groups)
+    for part, first in zip(parts, task.first_lots, strict=True):
+        own = part.copy()
+        own["lot"] += first
+        needs.append(own)
     need = np.concatenate([np.empty(0, NEED), *needs])
     need = need[np.lexsort((need["lot"], need["document"]))]
     documents, of_need = np.unique(need["document"], return_inverse=True)
@@ -154,16 +156,16 @@ def shipped_url(prefix: str, number: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyTask:
-    """Measure one lot of pairs."""
+    """Measure the pairs of lots first_lot..end_lot - 1 of a range of ranks."""
 
     near: NearConfig
     pairs_url: str
-    lot: int
-    """In its range of ranks."""
+    first_lot: int
+    end_lot: int
     num_lots: int
-    """Of its range of ranks."""
-    shipped_lot: int
-    """Among all lots of this turn."""
+    """Of the range of ranks."""
+    first_shipped: int
+    """The number of `first_lot` among all lots of this turn."""
     shipped_prefix: str
     num_shipped: int
     """The files are shipped_url(prefix, 0) and on: thousands of their names in each of many thousand tasks would be
@@ -174,21 +176,31 @@ class VerifyTask:
 
 def verify_pairs(task: VerifyTask) -> Summary:
     """Write EDGE: the pairs that are alike, in their order."""
-    pairs = read_part([task.pairs_url], PAIR, task.lot, task.num_lots, ["member", "other"])
     urls = [shipped_url(task.shipped_prefix, number) for number in range(task.num_shipped)]
-    shipped = pa.concat_tables([read_batches(url, SCHEMA, task.shipped_lot, task.shipped_lot + 1) for url in urls])
+    end = task.first_shipped + task.end_lot - task.first_lot
+    num_pairs, edges = 0, []
+    for lot, shipped in enumerate(read_batch_by_batch(urls, SCHEMA, task.first_shipped, end), task.first_lot):
+        pairs = read_part([task.pairs_url], PAIR, lot, task.num_lots, ["member", "other"])
+        num_pairs += len(pairs)
+        edges.append(_edges(pairs, shipped, task.near))
+    found = np.concatenate(edges)
+    storage.write_bytes(task.edges_url, found.tobytes())
+    return {"num_pairs": num_pairs, "num_edges": len(found), "files": [task.edges_url]}
+
+
+def _edges(pairs: np.ndarray, shipped: pa.Table, near: NearConfig) -> np.ndarray:
+    """EDGE (k,) of the pairs that are alike; SCHEMA of their documents."""
     shipped = shipped.take(pa.array(np.argsort(shipped["document"].to_numpy(), kind="stable")))
     documents = shipped["document"].to_numpy()
     rows = np.stack([np.searchsorted(documents, pairs[name]) for name in ("member_document", "other_document")], axis=1)
-    similarity, alike = similarities(shipped.combine_chunks(), rows, task.near)
+    similarity, alike = similarities(shipped.combine_chunks(), rows, near)
     edges = np.empty(int(alike.sum()), EDGE)
     pairs = pairs[alike]
     for side in ("member", "other"):
         edges[side], edges[f"{side}_size"] = ranks(pairs[side]), sizes(pairs[side])
         edges[f"{side}_document"] = pairs[f"{side}_document"]
     edges["similarity"] = similarity[alike]
-    storage.write_bytes(task.edges_url, edges.tobytes())
-    return {"num_pairs": len(rows), "num_edges": len(edges), "files": [task.edges_url]}
+    return edges
 
 
 def similarities(shipped: pa.Table, rows: np.ndarray, near: NearConfig) -> tuple[np.ndarray, np.ndarray]:
@@ -229,4 +241,5 @@ def _flat(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
 
 def read_edges(urls: Sequence[str]) -> np.ndarray:
     """EDGE (k,)."""
-    return np.concatenate([np.empty(0, EDGE), *(np.frombuffer(storage.read_bytes(url), EDGE) for url in urls)])
+    found = read_many([Read(url, 0, None) for url in urls])
+    return np.concatenate([np.empty(0, EDGE), *(np.frombuffer(data, EDGE) for data in found)])

@@ -11,6 +11,11 @@ from pipeline.stages.search import Search
 MAX_TURNS = 20
 """A turn settles every chain one link further; real text needs two or three."""
 
+FILES_A_LOT, MAX_LOTS = 64, 128
+"""A task measures a lot for so many files it reads from, since it asks each of them once, for all its lots: a lot of
+64 MB is then about 1 MB of a read, whatever the size of the corpus. What waits on the local disk is up to 8 GB.
+"""
+
 
 @dataclass
 class Turn:
@@ -111,25 +116,27 @@ def _verify(
         for place, group in enumerate(needed)
     ]
     search.stage("verify", similar.ship, [(f"ship {number} {task.group.number}", task) for task in ship])
+    lots_a_task = min(MAX_LOTS, -(-len(ship) // FILES_A_LOT))
     verify = [
         (
             part,
             similar.VerifyTask(
                 near=search.config.near,
                 pairs_url=turn.pairs_urls[part],
-                lot=lot,
+                first_lot=lot,
+                end_lot=min(lot + lots_a_task, turn.results[part]["num_lots"]),
                 num_lots=turn.results[part]["num_lots"],
-                shipped_lot=first_lots[part] + lot,
+                first_shipped=first_lots[part] + lot,
                 shipped_prefix=shipped_prefix,
                 num_shipped=len(ship),
                 edges_url=search.url("verify", f"{number}-{part:06d}-{lot:06d}.edges"),
             ),
         )
         for part in asking
-        for lot in range(turn.results[part]["num_lots"])
+        for lot in range(0, turn.results[part]["num_lots"], lots_a_task)
     ]
     search.stage(
-        "verify", similar.verify_pairs, [(f"verify {number} {part} {task.lot}", task) for part, task in verify]
+        "verify", similar.verify_pairs, [(f"verify {number} {part} {task.first_lot}", task) for part, task in verify]
     )
     urls: list[tuple[str, ...]] = [() for _ in turn.results]
     for part, task in verify:

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
+from manifests import storage
 from pipeline.config import BuildConfig, parse
 from pipeline.stages.deduplicate import Dropped, deduplicate, kept_rows
 from pipeline.stages.read import find_all_inputs, read
@@ -80,7 +82,13 @@ def decisions_of(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str], tuple[
 
 def rows_of(folder: str) -> list[dict[str, Any]]:
     """What `<root>/duplicates/<version>` tells."""
-    return [row for path in sorted(Path(folder).glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+    files = [info.url for info in storage.list_objects(folder) if info.url.endswith(".parquet")]
+    return [row for url in files for row in table_of(url).to_pylist()]
+
+
+def table_of(url: str) -> pa.Table:
+    """A Parquet file wherever it lies."""
+    return pq.read_table(pa.BufferReader(storage.read_bytes(url)))
 
 
 @dataclass(frozen=True)
@@ -105,7 +113,7 @@ def run(config: BuildConfig, *, backwards: bool = False) -> Outcome:
     files = [
         (text, bool(stays))
         for file in documents.files
-        for text, stays in zip(pq.read_table(file.url)["text"].to_pylist(), kept_rows(dropped.url, file), strict=True)
+        for text, stays in zip(table_of(file.url)["text"].to_pylist(), kept_rows(dropped.url, file), strict=True)
     ]
     return Outcome(dropped, rows, files)
 

@@ -15,7 +15,7 @@ if __name__ == "__main__":
 
 from pipeline import documents, inputs, runtime, shuffle
 from pipeline.runtime import Summary, Unit
-from pipeline.stages import candidates, deduplicate, exact, near, ranks
+from pipeline.stages import candidates, deduplicate, exact, near, ranks, turns
 
 SMALL_PARTS = {
     (documents, "GROUP_DOCUMENTS"): 40,
@@ -24,10 +24,12 @@ SMALL_PARTS = {
     (candidates, "MAX_PAIRS"): 20,
     (candidates, "LOT_TEXT_BYTES"): 4_000,
     (near, "PART_RECORDS"): 300,
+    (near, "SETTLE_DOCUMENTS"): 30,
     (deduplicate, "SAME_PART_DOCUMENTS"): 50,
     (near, "LINES_PART_BYTES"): 2_000,
     (exact, "BATCH_ROWS"): 10,
     (ranks, "RANGE_DOCUMENTS"): 30,
+    (turns, "FILES_A_LOT"): 3,
 }
 
 _execute = runtime.execute

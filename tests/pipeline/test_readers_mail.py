@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from pipeline.readers import read_file
 from tests.pipeline.reading import read
 
 
@@ -42,6 +43,20 @@ def test_a_mail_gives_headers_and_the_plain_text_of_alternatives(tmp_path):
         [("m1@example.org", "Subject: Я x\nFrom: Вася <v@example.org>\n\nПривет")],
         [],
     )
+
+
+PICTURE = "--b\nContent-Type: image/png\nContent-Transfer-Encoding: base64\n\niVBORw0KGgo=\n"
+FORWARDED = "--b\nContent-Type: message/rfc822\n\nSubject: old\n\nold text\n"
+
+
+@pytest.mark.parametrize("name", ["a.eml", "a.mbox"])
+def test_what_is_attached_to_a_mail_is_left_out_and_counted(tmp_path, name):
+    mail = MAIL.replace("--b--\n", PICTURE + FORWARDED + "--b--\n")
+    path = tmp_path / name
+    path.write_text("From a@example.org Tue Mar  5 10:15:01 2024\n" * name.endswith("mbox") + mail)
+    [records] = read_file(str(path))
+    assert records.documents["text"].to_pylist() == ["Subject: Я x\nFrom: Вася <v@example.org>\n\nПривет"]
+    assert records.num_attachments == 3  # the text, the picture, the message
 
 
 def test_a_mail_of_html_alone_gives_all_that_is_visible(tmp_path):

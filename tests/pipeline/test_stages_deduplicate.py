@@ -1,5 +1,6 @@
 """Deduplication as a whole: its decisions against plain Python, whatever the cutting into tasks."""
 
+import dataclasses
 import random
 from collections import Counter
 from pathlib import Path
@@ -61,6 +62,24 @@ def check_every_drop(corpus: list[Document], found: dict[Any, Any], near: dict[s
             assert jaccard(shingles(core), shingles(cores[keeper])) >= 0.875 * near["threshold"]
 
 
+def use_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for (module, name), value in SMALL_PARTS.items():
+        monkeypatch.setattr(module, name, value)
+    one_file = inputs.group_inputs.__defaults__
+    monkeypatch.setattr(inputs.group_inputs, "__defaults__", (1, *(one_file or ())[1:]))
+
+
+def test_decisions_on_s3_where_tasks_gather_by_way_of_the_local_disk_are_those_of_the_local_disk(
+    tmp_path: Path, s3_root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = mixed_corpus(1)[:120]
+    config = config_for(tmp_path, corpus, near=SURE)
+    expected = run(config).decisions
+    use_small_parts(monkeypatch)
+    assert run(dataclasses.replace(config, output=f"{s3_root}/out")).decisions == expected
+    assert len(expected) > 20
+
+
 @pytest.mark.parametrize("seed", [0])
 def test_decisions_do_not_depend_on_cutting_order_or_listing(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -68,10 +87,7 @@ def test_decisions_do_not_depend_on_cutting_order_or_listing(
     corpus = mixed_corpus(seed)
     whole = run(config_for(tmp_path / "whole", corpus, near=SURE)).decisions
     assert len(whole) > 50
-    for (module, name), value in SMALL_PARTS.items():
-        monkeypatch.setattr(module, name, value)
-    one_file = inputs.group_inputs.__defaults__
-    monkeypatch.setattr(inputs.group_inputs, "__defaults__", (1, *(one_file or ())[1:]))
+    use_small_parts(monkeypatch)
     pieces = run(config_for(tmp_path / "pieces", corpus[::-1], files=7, near=SURE), backwards=True)
     assert pieces.decisions == whole
     folder = tmp_path / "pieces" / "out"
