@@ -166,7 +166,8 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks, watchdog: Watch
     _make_deterministic(ranks.device)
     output = _output_folder(config, dataset)
     lock = OutputLock(output)
-    ranks.decide(lock.acquire)
+    mark = ranks.decide(lock.acquire)
+    ranks.agree(lambda: lock.look(mark, ranks.rank))
     update_rule(config.optimizer)  # refused before the model is built
     plan = plan_model(config.model, dataset.manifest)
     loader = _make_loader(config, dataset, ranks)
