@@ -187,6 +187,12 @@ def _figures(run: Path, shape: Shape, cut: Cut, planned: Memory, peak: float) ->
     }
 
 
+def _stall(result: dict[str, Any]) -> str:
+    """Of a step, and of all time at the default of a checkpoint every 25 minutes."""
+    stall = result["save_stall_s"]
+    return f"{stall:.2f} s: {stall / result['step_s_p50']:.1%} of a step, {stall / 1500:.4%} of the time at the default"
+
+
 def _table(result: dict[str, Any], shape: Shape, cut: Cut, on_gpu: bool) -> Iterator[str]:
     used, planned, busy = (result[k] for k in ("memory_peak_bytes", "memory_planned_bytes", "gpu_utilisation"))
     device = torch.cuda.get_device_name(0) if on_gpu else "CPU: a trial of the script, its figures mean nothing"
@@ -207,7 +213,7 @@ def _table(result: dict[str, Any], shape: Shape, cut: Cut, on_gpu: bool) -> Iter
         ("MFU of it", f"{result['mfu_of_measured_peak']:.3f}", "0.50"),
         ("step p50 / p95", f"{result['step_s_p50']:.3f} / {result['step_s_p95']:.3f} s", ""),
         ("data wait", f"{result['data_wait_fraction']:.3%}", "under 0.5 %"),
-        ("step held by a checkpoint", f"{result['save_stall_s']:.2f} s", "under 1 s"),
+        ("step held by a checkpoint", _stall(result), "under 1 s"),
         (
             "peak memory / planned",
             "not known" if used is None else f"{used / GIB:.1f} / {planned / GIB:.1f} GiB ({used / planned - 1:+.1%})",
