@@ -35,7 +35,7 @@ from pipeline.stages.encode import EncodeRules, EncodeTask, encode_documents
 from pipeline.stages.engine import TokenizerInUse, open_in_worker
 from pipeline.stages.outcome import DROPPED_SCHEMA, dropped_url
 from pipeline.stages.pack import PackTask, count_rows
-from pipeline.stages.write import WriteTask, write_one_shard
+from pipeline.stages.write import ShardTask, WriteTask, write_shards
 from pipeline.tokenization import FastEngine, ReferenceEngine, SpecialIds, open_engines, read_tokenizer
 
 BATCH_BYTES = 16_000_000
@@ -143,7 +143,7 @@ def encode_task(folder: Path, name: str, weight: float = 1.0) -> EncodeTask:
         first_document=0,
     )
     return EncodeTask(
-        file=file,
+        files=(file,),
         dropped_url=str(folder / "dropped"),
         weight=weight,
         rules=rules(folder),
@@ -191,10 +191,10 @@ def part_engine(folder: Path, language: str) -> dict[str, Any]:
 def part_stage(folder: Path, language: str) -> dict[str, Any]:
     """The encode stage: Parquet in, sorted runs out, the sample by the reference in it."""
     warm, text = encode_task(folder, f"{language}-warm"), encode_task(folder, f"{language}-text")
-    tiny = pq.read_table(text.file.url).slice(0, 2)
+    tiny = pq.read_table(text.files[0].url).slice(0, 2)
     pq.write_table(tiny, folder / "tiny.parquet")
     encode_documents(encode_task(folder, "tiny"))  # loads the tokenizer, proves the engine, loads the kernels
-    num_mb = sum(column(Path(text.file.url), "num_bytes")) / 1e6
+    num_mb = sum(column(Path(text.files[0].url), "num_bytes")) / 1e6
     cold, _ = timed(lambda: encode_documents(text))
     open_in_worker.cache_clear()
     encode_documents(encode_task(folder, "tiny"))
@@ -252,7 +252,7 @@ def encoded_runs(folder: Path) -> tuple[list[Run], list[int]]:
     runs = []
     for name in ("en-text", "ru-text"):
         result = encode_documents(encode_task(folder, name, WEIGHT))
-        runs += [Run.from_json(run) for run in result["runs"]["train"]]
+        runs += [Run(url=url, source=name, num_buckets=NUM_BUCKETS) for url in result["runs"]["train"]]
     return runs, bucket_totals(runs, NUM_BUCKETS)
 
 
@@ -266,6 +266,7 @@ def part_write(folder: Path, packing: str, seq_len: int) -> dict[str, Any]:
         num_groups = num_groups_for(num_tokens, seq_len)
         task = PackTask(
             runs=tuple(runs),
+            dtype=example.dtype,
             num_buckets=NUM_BUCKETS,
             num_groups=num_groups,
             first_group=0,
@@ -278,18 +279,22 @@ def part_write(folder: Path, packing: str, seq_len: int) -> dict[str, Any]:
     plan = plan_split(places, example, 256_000_000)
 
     def write(number: int) -> dict[str, Any]:
-        task = WriteTask(
+        shard = ShardTask(
             plan=plan.shards[number],
+            shard_url=str(folder / f"shard-{packing}-{number}.tar"),
+            lineage_url=str(folder / f"lineage-{packing}-{number}.parquet"),
+            expected_sha256=None,
+        )
+        task = WriteTask(
+            shards=(shard,),
             plan_buckets=plan.num_buckets,
             version="v1",
             example=example,
             runs=tuple(runs),
             run_buckets=NUM_BUCKETS,
-            shard_url=str(folder / f"shard-{packing}-{number}.tar"),
-            lineage_url=str(folder / f"lineage-{packing}-{number}.parquet"),
-            expected_sha256=None,
         )
-        return write_one_shard(task)
+        written: dict[str, Any] = write_shards(task)["shards"][0]
+        return written
 
     write(0)
     seconds, summary = timed(lambda: write(0))

@@ -28,8 +28,12 @@ def write_batches(url: str, table: pa.Table, bounds: Sequence[int]) -> None:
     with storage.atomic_writer(url) as stream:
         stream.write(index.tobytes())
         for start, end in pairwise(bounds):
-            for batch in _batches(table, start, end):
-                stream.write(batch.serialize())
+            stream.write(serialized(table, start, end))
+
+
+def serialized(table: pa.Table, start: int, end: int) -> bytes:
+    """Rows start..end - 1 of a table in one chunk as such a batch."""
+    return b"".join(batch.serialize() for batch in _batches(table, start, end))
 
 
 def _batches(table: pa.Table, start: int, end: int) -> list[pa.RecordBatch]:
@@ -49,7 +53,7 @@ def read_batches(stretches: Sequence[Stretch], schema: pa.Schema) -> Iterator[pa
     indexes = list(_indexes(stretches))
     reads = [Read(one.url, index[0], index[-1] - index[0]) for one, index in zip(stretches, indexes, strict=True)]
     for data in read_many(reads):
-        yield _table(data, schema)
+        yield table_of(data, schema)
 
 
 def read_batch_by_batch(urls: Sequence[str], schema: pa.Schema, first: int, end: int) -> Iterator[pa.Table]:
@@ -74,7 +78,7 @@ def read_batch_by_batch(urls: Sequence[str], schema: pa.Schema, first: int, end:
                 file.write(data[start - index[0] : stop - index[0]])
         for path, file in zip(paths, files, strict=True):
             file.close()
-            yield _table(path.read_bytes(), schema)
+            yield table_of(path.read_bytes(), schema)
             path.unlink()
 
 
@@ -84,7 +88,8 @@ def _indexes(stretches: Sequence[Stretch]) -> Iterator[list[int]]:
         yield np.frombuffer(data, "<i8").tolist()
 
 
-def _table(data: bytes, schema: pa.Schema) -> pa.Table:
+def table_of(data: bytes, schema: pa.Schema) -> pa.Table:
+    """Batches one after another, as one table."""
     reader = pa.BufferReader(data)
     batches = []
     while reader.tell() < reader.size():

@@ -1,50 +1,56 @@
 """Runs: encoded documents in key order, the sorted pieces that shards are gathered from.
 
-A run is an Arrow IPC file, a record batch a bucket (an interval of keys), so that a shard's task reads only the buckets
-it needs:
+A document has
 
-    key_high, key_low  uint64          the document's key (pipeline/identity.py), ascending in the run
+    key_high, key_low  uint64          its key (pipeline/identity.py), ascending in the run
     id                 large_string
     repeat             int32           0 for the document itself, 1 ... for its copies by weight
-    num_tokens         int64           of the document, EOS included
-    tokens             large_list      of the data set's dtype, EOS included
+    num_tokens         int64           BOS and EOS included
 
-An encode unit writes a run whenever MAX_RUN_TOKENS have come together, so its memory does not grow with its file. Where
-a run's buckets begin, and how many tokens each holds, is in the unit's result; runs live under `.build` and are no
-contract.
+and its tokens. A bucket is an interval of keys, so that a shard's task reads only the buckets that it needs. The file:
+
+    index      int64 (buckets + 1, 2)  where a bucket's documents begin, and how many tokens lie before it
+    tokens     the data set's dtype, end to end
+    documents  an Arrow record batch a bucket, as batches.py has them; of an empty one there is nothing
+
+Three reads give any stretch of buckets, 16 bytes a bucket and what is wanted, whatever the size of the run: some
+thousand runs of 50 TB of text have 65,536 buckets each. Runs live under `.build` and are no contract.
 """
 
-from collections.abc import Iterator, Sequence
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from manifests import storage
+from pipeline.batches import serialized, table_of
 from pipeline.kernels.ragged import copy_pieces
+from pipeline.reads import Read, read_many
 from pipeline.tokenization.plain import SpecialIds
 from pipeline.tokenization.specials import frame
 
-NUM_INDEX_COLUMNS = 5
-"""Columns before `tokens`."""
+DOCUMENTS = pa.schema(
+    [
+        ("key_high", pa.uint64()),
+        ("key_low", pa.uint64()),
+        ("id", pa.large_string()),
+        ("repeat", pa.int32()),
+        ("num_tokens", pa.int64()),
+    ]
+)
 MAX_RUN_TOKENS = 32_000_000
 """Tokens held before a run is written: 128 MB as uint32, and as much again while they are sorted."""
-
-
-def run_schema(dtype: str) -> pa.Schema:
-    """The schema of a run for tokens of `dtype`."""
-    return pa.schema(
-        [
-            ("key_high", pa.uint64()),
-            ("key_low", pa.uint64()),
-            ("id", pa.large_string()),
-            ("repeat", pa.int32()),
-            ("num_tokens", pa.int64()),
-            ("tokens", pa.large_list(getattr(pa, dtype)())),
-        ]
-    )
+MERGE_BUCKETS = 256
+"""Of a run that is there to be merged: a merge holds one bucket of all of them at a time."""
+_SPOOLED_BYTES = 64 << 20
+_COPIED_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,35 +65,22 @@ class RunLayout:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A run on storage and its index. All four lists have one entry a record batch."""
+    """A run on storage."""
 
     url: str
     source: str
-    buckets: tuple[int, ...]
-    """Ascending; buckets without documents have no batch."""
-    num_tokens: tuple[int, ...]
-    num_documents: tuple[int, ...]
+    num_buckets: int
+    first_bucket: int = 0
+    """Above 0 in a copy of a part of one."""
 
-    def to_json(self) -> dict[str, Any]:
-        """For a unit's result."""
-        return {
-            "url": self.url,
-            "source": self.source,
-            "buckets": list(self.buckets),
-            "num_tokens": list(self.num_tokens),
-            "num_documents": list(self.num_documents),
-        }
+    def index(self, first: int, last: int) -> Read:
+        """Where its index tells of buckets first..last, both included."""
+        return Read(self.url, 16 * (first - self.first_bucket), 16 * (last - first + 2))
 
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "Run":
-        """The inverse of to_json."""
-        return cls(
-            url=value["url"],
-            source=value["source"],
-            buckets=tuple(value["buckets"]),
-            num_tokens=tuple(value["num_tokens"]),
-            num_documents=tuple(value["num_documents"]),
-        )
+    def tokens(self, first: int, end: int, dtype: np.dtype) -> Read:
+        """Where its tokens first..end - 1 are."""
+        start = 16 * (self.num_buckets + 1) + dtype.itemsize * first
+        return Read(self.url, start, dtype.itemsize * (end - first))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +88,7 @@ class EncodedBatch:
     """Documents on their way into a run. Several may share one stretch of `tokens`: the copies that a weight makes."""
 
     documents: pa.Table
-    """The columns of run_schema but tokens, one row a document; `num_tokens` counts EOS, and BOS where there is one."""
+    """DOCUMENTS, a row a document."""
     tokens: np.ndarray
     """As they came out of the engine: no EOS, no BOS."""
     starts: np.ndarray
@@ -125,42 +118,88 @@ def key_order(documents: pa.Table) -> np.ndarray:
 
 
 def write_run(url: str, source: str, batches: Sequence[EncodedBatch], layout: RunLayout) -> Run:
-    """Sort documents by key and write them, a record batch a bucket. Every token is copied once, BOS and EOS are put
-    around it.
+    """Sort documents by key and write them. Every token is copied once, BOS and EOS are put around it."""
+    pieces = [_Piece(batch.documents, batch.tokens, batch.starts) for batch in batches]
+    documents, order = _in_order(pieces)
+    tokens = _end_to_end(pieces, documents, order, layout, num_specials=layout.special_ids.num)
+    ends = np.cumsum(documents["num_tokens"].to_numpy())
+    frame(tokens, np.append(0, ends), layout.special_ids)
+    return _write(url, source, [documents], [tokens], layout)
+
+
+def merge_runs(url: str, runs: Sequence[Run], layout: RunLayout) -> Run:
+    """One run of several of one source, which lie on the local disk and have the same number of buckets: a bucket of
+    theirs is held at a time.
     """
-    documents = pa.concat_tables([batch.documents for batch in batches])
+    [num_buckets] = {run.num_buckets for run in runs}
+
+    def stretches(tokens: bool) -> Iterator[list[_Piece]]:
+        for bucket in range(num_buckets):
+            found = read_buckets(runs, layout.dtype, bucket, bucket, tokens=tokens)
+            if pieces := [_Piece(one.documents, one.tokens, one.starts()) for one in found]:
+                yield pieces
+
+    documents = (_in_order(pieces)[0] for pieces in stretches(False))
+    tokens = (_end_to_end(pieces, *_in_order(pieces), layout, num_specials=0) for pieces in stretches(True))
+    return _write(url, runs[0].source, documents, tokens, layout)
+
+
+class _Piece(NamedTuple):
+    documents: pa.Table
+    tokens: np.ndarray
+    starts: np.ndarray
+
+
+def _in_order(pieces: Sequence[_Piece]) -> tuple[pa.Table, np.ndarray]:
+    """All documents in the order of their keys, and that order."""
+    documents = pa.concat_tables([piece.documents for piece in pieces])
     order = key_order(documents)
-    documents = documents.take(pa.array(order)).combine_chunks()
-    offsets = np.zeros(len(order) + 1, np.int64)
-    np.cumsum(documents["num_tokens"].to_numpy(), out=offsets[1:])
+    return documents.take(pa.array(order)).combine_chunks(), order
+
+
+def _end_to_end(
+    pieces: Sequence[_Piece], documents: pa.Table, order: np.ndarray, layout: RunLayout, *, num_specials: int
+) -> np.ndarray:
+    """The tokens of `documents`, which are those of `pieces` in `order`. Of each num_tokens the first num_specials - 1
+    and the last are left free, where num_specials is above 0.
+    """
+    lengths = documents["num_tokens"].to_numpy()
+    ends = np.cumsum(lengths)
     places = np.empty(len(order), np.int64)
-    places[order] = offsets[:-1] + layout.special_ids.num - 1  # after BOS
-    tokens = np.empty(offsets[-1], layout.dtype)
+    places[order] = ends - lengths + max(0, num_specials - 1)
+    tokens = np.empty(ends[-1], layout.dtype)
     row = 0
-    for batch in batches:
-        end = row + batch.documents.num_rows
-        lengths = batch.documents["num_tokens"].to_numpy() - layout.special_ids.num
-        copy_pieces(batch.tokens, batch.starts, lengths, places[row:end], target=tokens)
+    for piece in pieces:
+        end = row + piece.documents.num_rows
+        own = piece.documents["num_tokens"].to_numpy() - num_specials
+        copy_pieces(piece.tokens, piece.starts, own, places[row:end], target=tokens)
         row = end
-    frame(tokens, offsets, layout.special_ids)
-    documents = documents.append_column("tokens", pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(tokens)))
-    bucket = bucket_of(documents["key_high"].to_numpy(), layout.num_buckets)
-    starts = np.flatnonzero(np.diff(bucket, prepend=-1))
-    ends = np.append(starts[1:], len(bucket))
-    with (
-        storage.atomic_writer(url) as stream,
-        pa.ipc.new_file(pa.PythonFile(stream, mode="w"), documents.schema) as writer,
-    ):
-        for start, end in zip(starts, ends, strict=True):
-            [record_batch] = documents.slice(start, end - start).to_batches()
-            writer.write_batch(record_batch)
-    return Run(
-        url=url,
-        source=source,
-        buckets=tuple(int(b) for b in bucket[starts]),
-        num_tokens=tuple(int(n) for n in offsets[ends] - offsets[starts]),
-        num_documents=tuple(int(n) for n in ends - starts),
-    )
+    return tokens
+
+
+def _write(
+    url: str, source: str, documents: Iterable[pa.Table], tokens: Iterable[np.ndarray], layout: RunLayout
+) -> Run:
+    """Write documents and their tokens, both in order, in pieces of whole buckets."""
+    sizes, num_tokens = np.zeros(layout.num_buckets, np.int64), np.zeros(layout.num_buckets, np.int64)
+    with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES, prefix="shardmill-run-") as spool:
+        for table in documents:
+            bucket = bucket_of(table["key_high"].to_numpy(), layout.num_buckets)
+            np.add.at(num_tokens, bucket, table["num_tokens"].to_numpy())
+            starts = np.flatnonzero(np.diff(bucket, prepend=-1)).tolist()
+            for start, end in pairwise([*starts, len(bucket)]):
+                sizes[bucket[start]] = spool.write(serialized(table, start, end))
+        index = np.zeros((layout.num_buckets + 1, 2), "<i8")
+        np.cumsum(sizes, out=index[1:, 0])
+        np.cumsum(num_tokens, out=index[1:, 1])
+        index[:, 0] += index.nbytes + np.dtype(layout.dtype).itemsize * index[-1, 1]
+        with storage.atomic_writer(url) as stream:
+            stream.write(index.tobytes())
+            for piece in tokens:
+                stream.write(piece.view(np.uint8).data)
+            spool.seek(0)
+            shutil.copyfileobj(spool, stream, _COPIED_BYTES)
+    return Run(url=url, source=source, num_buckets=layout.num_buckets)
 
 
 def buckets_of_groups(first: int, last: int, num_groups: int, num_buckets: int) -> tuple[int, int]:
@@ -170,34 +209,80 @@ def buckets_of_groups(first: int, last: int, num_groups: int, num_buckets: int) 
     return first * num_buckets // num_groups, ((last + 1) * num_buckets - 1) // num_groups
 
 
-def read_buckets(run: Run, first_bucket: int, last_bucket: int, *, tokens: bool = True) -> Iterator[pa.RecordBatch]:
-    """The batches of buckets first_bucket..last_bucket, both included; without `tokens`, all columns but that one, and
-    then tokens are not read either.
-    """
-    wanted = [i for i, bucket in enumerate(run.buckets) if first_bucket <= bucket <= last_bucket]
-    if not wanted:
-        return
-    options = pa.ipc.IpcReadOptions(included_fields=None if tokens else list(range(NUM_INDEX_COLUMNS)))
-    with _open_source(run.url) as source, pa.ipc.open_file(source, options=options) as reader:
-        for i in wanted:
-            yield reader.get_batch(i)
+@dataclass(frozen=True, kw_only=True)
+class Stretch:
+    """What a run holds of some neighbouring buckets."""
+
+    source: str
+    documents: pa.Table
+    """DOCUMENTS."""
+    tokens: np.ndarray
+    """End to end, in the order of the documents; none where none were asked for. On a local disk mapped, not held."""
+
+    def starts(self) -> np.ndarray:
+        """int64 (n,): where each document's tokens begin."""
+        lengths = self.documents["num_tokens"].to_numpy()
+        return np.cumsum(lengths) - lengths
+
+
+def read_buckets(runs: Sequence[Run], dtype: str, first: int, last: int, *, tokens: bool = True) -> Iterator[Stretch]:
+    """Buckets first..last, both included, of each run that has documents there, in the order of `runs`."""
+    for run, _, documents, held in _read(runs, np.dtype(dtype), first, last, tokens=tokens):
+        yield Stretch(source=run.source, documents=table_of(documents, DOCUMENTS), tokens=held)
 
 
 @contextmanager
-def _open_source(url: str) -> Iterator[Any]:
-    """Mapped where the run is on local disk, else read by ranges."""
-    path = storage.local_path(url)
-    if path is not None:
-        with pa.memory_map(str(path)) as mapped:
-            yield mapped
+def on_disk(runs: Sequence[Run], dtype: str, first: int, last: int) -> Iterator[list[Run]]:
+    """Copies of buckets first..last of `runs` on the local disk, each read at once."""
+    with tempfile.TemporaryDirectory(prefix="shardmill-runs-") as folder:
+        copies = []
+        for number, (run, index, documents, held) in enumerate(_read(runs, np.dtype(dtype), first, last)):
+            copies.append(
+                Run(
+                    url=str(Path(folder, str(number))),
+                    source=run.source,
+                    num_buckets=last - first + 1,
+                    first_bucket=first,
+                )
+            )
+            own = index - index[0]
+            own[:, 0] += own.nbytes + held.nbytes
+            with Path(copies[-1].url).open("wb") as file:
+                file.writelines([own.tobytes(), held.view(np.uint8).data, documents])
+        yield copies
+
+
+def _read(
+    runs: Sequence[Run], dtype: np.dtype, first: int, last: int, *, tokens: bool = True
+) -> Iterator[tuple[Run, np.ndarray, bytes, np.ndarray]]:
+    """(run, index, documents, tokens) of the buckets first..last, of each run that has documents there."""
+    indexes = zip(runs, _indexes(runs, first, last), strict=True)
+    found = [(run, index) for run, index in indexes if index[0, 0] < index[-1, 0]]
+    documents = read_many([Read(run.url, int(index[0, 0]), int(index[-1, 0] - index[0, 0])) for run, index in found])
+    wanted = [run.tokens(int(index[0, 1]), int(index[-1, 1]), dtype) for run, index in found] if tokens else []
+    of_runs = _arrays(wanted, dtype)
+    for (run, index), data in zip(found, documents, strict=True):
+        yield run, index, data, next(of_runs) if tokens else np.empty(0, dtype)
+
+
+def _indexes(runs: Sequence[Run], first: int, last: int) -> Iterator[np.ndarray]:
+    for data in read_many([run.index(first, last) for run in runs]):
+        yield np.frombuffer(data, "<i8").reshape(-1, 2)
+
+
+def _arrays(reads: Sequence[Read], dtype: np.dtype) -> Iterator[np.ndarray]:
+    if reads and (storage.local_path(reads[0].url) is not None):
+        for url, start, num_bytes in reads:
+            assert num_bytes, "every document ends in EOS"
+            yield np.memmap(url, dtype, "r", offset=start, shape=(num_bytes // dtype.itemsize,))
         return
-    with storage.open_ranged(url) as stream:
-        yield pa.PythonFile(stream, mode="r")
+    for data in read_many(reads):
+        yield np.frombuffer(data, dtype)
 
 
 def bucket_totals(runs: Sequence[Run], num_buckets: int) -> list[int]:
     """Tokens of each bucket over all runs."""
     totals = np.zeros(num_buckets, np.int64)
-    for run in runs:
-        np.add.at(totals, list(run.buckets), np.array(run.num_tokens, np.int64))
+    for index in _indexes(runs, 0, num_buckets - 1):
+        totals += np.diff(index[:, 1])
     return [int(n) for n in totals]

@@ -5,7 +5,11 @@ training split as many copies as its source's weight says, each with its own key
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import groupby
+from tempfile import TemporaryDirectory
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -14,18 +18,29 @@ from manifests import storage
 from manifests.canonical import fingerprint
 from pipeline.documents import DocumentsFile, open_parquet
 from pipeline.identity import Identities, identities, num_copies
-from pipeline.runs import MAX_RUN_TOKENS, NUM_INDEX_COLUMNS, EncodedBatch, Run, RunLayout, run_schema, write_run
+from pipeline.runs import (
+    DOCUMENTS,
+    MAX_RUN_TOKENS,
+    MERGE_BUCKETS,
+    EncodedBatch,
+    Run,
+    RunLayout,
+    merge_runs,
+    write_run,
+)
 from pipeline.runtime import BuildError, Runtime, Summary, Unit, short
 from pipeline.stages.deduplicate import Dropped
 from pipeline.stages.engine import TokenizerInUse, open_in_worker
 from pipeline.stages.outcome import kept_rows
-from pipeline.tokenization import check_no_specials, encode_surely, first_difference
+from pipeline.tokenization import Engines, check_no_specials, encode_surely, first_difference
 
-FORMAT = 4
+FORMAT = 5
+MAX_UNITS = 4096
+"""Beyond it a unit takes several neighbouring files, and makes one run of them: each shard reads from all runs."""
 SPLITS = ("train", "validation")
 COLUMNS = ["id", "text", "content_hash"]
 NUM_SAMPLED = 8
-"""Texts of every task that both engines encode, evenly spaced through it."""
+"""Texts of every file that both engines encode, evenly spaced through it."""
 MAX_SAMPLED_CHARS = 500
 """Text of each that both engines encode at most: 2 to 5 ms of the reference's, where a task takes 300 to 800."""
 
@@ -47,112 +62,151 @@ class EncodeRules:
 
 @dataclass(frozen=True, kw_only=True)
 class EncodeTask:
-    """Encode what one read unit kept."""
+    """Encode what some read units of one source kept."""
 
-    file: DocumentsFile
+    files: tuple[DocumentsFile, ...]
     dropped_url: str
     weight: float
-    """Of the file's source."""
+    """Of the files' source."""
     rules: EncodeRules
     runs_url: str
     """Prefix of the runs' urls."""
 
+    @property
+    def source(self) -> str:
+        """Of the files."""
+        return self.files[0].source
+
 
 def encode_documents(task: EncodeTask) -> Summary:
     """Write the unit's runs; say what each holds."""
-    kept = kept_rows(task.dropped_url, task.file)
-    encoder = _Encoder(task, int(np.count_nonzero(kept)))
-    runs = _Runs(task)
-    totals = dict.fromkeys(("num_documents", "num_copies", "num_tokens"), 0)
-    with open_parquet(task.file.url) as parquet:
-        start = 0
+    engines = open_in_worker(task.rules.tokenizer)
+    totals = dict.fromkeys(("num_documents", "num_copies", "num_tokens", "num_by_reference"), 0)
+    with _Runs(task) as runs:
+        for file in task.files:
+            kept = kept_rows(task.dropped_url, file)
+            encoder = _Encoder(file, int(np.count_nonzero(kept)), engines, task.rules)
+            for table in _kept(file, kept):
+                drawn = _draw(table, task)
+                ids, offsets = encoder.encode(table)
+                totals["num_documents"] += table.num_rows
+                for split, batch in _by_split(table, drawn, ids, offsets, task):
+                    totals["num_copies"] += batch.documents.num_rows
+                    totals["num_tokens"] += batch.num_tokens
+                    runs.add(split, batch)
+            totals["num_by_reference"] += encoder.num_by_reference
+        runs.finish()
+    totals["num_copies"] -= totals["num_documents"]
+    return {
+        **totals,
+        "engine": engines.chosen.name,
+        "engine_why": engines.why,
+        "runs": {split: [run.url for run in runs.written[split]] for split in SPLITS},
+        "files": [run.url for split in SPLITS for run in runs.written[split]],
+    }
+
+
+def _kept(file: DocumentsFile, kept: np.ndarray) -> Iterator[pa.Table]:
+    """COLUMNS of the documents that stay, a row group at a time."""
+    start = 0
+    with open_parquet(file.url) as parquet:
         for group in range(parquet.num_row_groups):
             # A task owns one core.
             table = parquet.read_row_group(group, columns=COLUMNS, use_threads=False)
             mask = kept[start : start + table.num_rows]
             start += table.num_rows
             table = table if mask.all() else table.filter(pa.array(mask))
-            if not table.num_rows:
-                continue
-            drawn = _draw(table, task)
-            ids, offsets = encoder.encode(table)
-            totals["num_documents"] += table.num_rows
-            for split, batch in _by_split(table, drawn, ids, offsets, task):
-                totals["num_copies"] += batch.documents.num_rows
-                totals["num_tokens"] += batch.num_tokens
-                runs.add(split, batch)
-    runs.flush()
-    totals["num_copies"] -= totals["num_documents"]
-    return {
-        **totals,
-        "num_by_reference": encoder.num_by_reference,
-        "engine": encoder.engines.chosen.name,
-        "engine_why": encoder.engines.why,
-        "runs": {split: [run.to_json() for run in runs.written[split]] for split in SPLITS},
-        "files": [run.url for split in SPLITS for run in runs.written[split]],
-    }
+            if table.num_rows:
+                yield table
 
 
 class _Runs:
-    """Batches on their way into runs: written whenever MAX_RUN_TOKENS have come together."""
+    """Batches on their way into runs: written whenever MAX_RUN_TOKENS have come together; of a task of several files to
+    the local disk first, where they become one run a split.
+    """
 
     def __init__(self, task: EncodeTask) -> None:
         self._task = task
         self._pending: dict[str, list[EncodedBatch]] = {split: [] for split in SPLITS}
         self._num_pending = 0
+        self._is_merged = len(task.files) > 1
         self.written: dict[str, list[Run]] = {split: [] for split in SPLITS}
+
+    def __enter__(self) -> Self:
+        self._exit = ExitStack()
+        self._folder = (
+            self._exit.enter_context(TemporaryDirectory(prefix="shardmill-encode-")) if self._is_merged else ""
+        )
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._exit.close()
 
     def add(self, split: str, batch: EncodedBatch) -> None:
         self._pending[split].append(batch)
         self._num_pending += batch.num_tokens
         if self._num_pending >= MAX_RUN_TOKENS:
-            self.flush()
+            self._flush()
 
-    def flush(self) -> None:
+    def finish(self) -> None:
+        """All that was added is in `written`."""
+        self._flush()
+        if self._is_merged:
+            for split, pieces in self.written.items():
+                if pieces:
+                    url = f"{self._task.runs_url}-{split}-000000.run"
+                    self.written[split] = [merge_runs(url, pieces, self._task.rules.layout)]
+
+    def _flush(self) -> None:
+        layout = self._task.rules.layout
+        if self._is_merged:
+            layout = replace(layout, num_buckets=min(MERGE_BUCKETS, layout.num_buckets))
         # Both splits at once: a batch's tokens are held until both are written.
         for split in SPLITS:
             if self._pending[split]:
-                url = f"{self._task.runs_url}-{split}-{len(self.written[split]):06d}.arrow"
-                run = write_run(url, self._task.file.source, self._pending[split], self._task.rules.layout)
+                name = f"{split}-{len(self.written[split]):06d}.run"
+                url = storage.join(self._folder, name) if self._is_merged else f"{self._task.runs_url}-{name}"
+                run = write_run(url, self._task.source, self._pending[split], layout)
                 self.written[split].append(run)
                 self._pending[split] = []
         self._num_pending = 0
 
 
 class _Encoder:
-    """The engine, held against the reference on NUM_SAMPLED documents evenly spaced through the task."""
+    """The engine, held against the reference on NUM_SAMPLED documents evenly spaced through a file."""
 
-    def __init__(self, task: EncodeTask, num_documents: int) -> None:
-        self._task = task
+    def __init__(self, file: DocumentsFile, num_documents: int, engines: Engines, rules: EncodeRules) -> None:
+        self._file = file
+        self._rules = rules
         self._step = max(1, -(-num_documents // NUM_SAMPLED))
         self._num_encoded = 0
-        self.engines = open_in_worker(task.rules.tokenizer)
+        self._engines = engines
         self.num_by_reference = 0
         """Documents that the fast engine gave up on."""
 
     def encode(self, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
         """Tokens of a batch and their offsets, without EOS and BOS; BuildError where the engines differ."""
         texts = table["text"].to_pylist()
-        ids, offsets, num_by_reference = encode_surely(self.engines, texts)
+        ids, offsets, num_by_reference = encode_surely(self._engines, texts)
         self.num_by_reference += num_by_reference
         self._compare(table, texts)
         self._num_encoded += len(texts)
-        file = self._task.file
         try:
-            check_no_specials(ids, offsets, self._task.rules.layout.special_ids)
+            check_no_specials(ids, offsets, self._rules.layout.special_ids)
         except ValueError as error:
-            raise BuildError(f"source {file.source}, {file.url}: {error}: this tokenizer cannot be used") from error
+            where = f"source {self._file.source}, {self._file.url}"
+            raise BuildError(f"{where}: {error}: this tokenizer cannot be used") from error
         return ids, offsets
 
     def _compare(self, table: pa.Table, texts: Sequence[str]) -> None:
-        chosen, reference = self.engines.chosen, self.engines.reference
+        chosen, reference = self._engines.chosen, self._engines.reference
         rows = range(-self._num_encoded % self._step, len(texts), self._step)
         if chosen is reference or not rows:
             return
         different = first_difference(chosen, reference, [middle(texts[row]) for row in rows])
         if different is not None:
             raise BuildError(
-                f"document {table['id'][rows[different]].as_py()!r} of source {self._task.file.source}:"
+                f"document {table['id'][rows[different]].as_py()!r} of source {self._file.source}:"
                 f" {chosen.name} gives other ids than {reference.name}: set tokenizer.engine: reference"
             )
 
@@ -184,7 +238,7 @@ def _draw(table: pa.Table, task: EncodeTask) -> _Drawn:
 
 def _identities(table: pa.Table, task: EncodeTask, repeat: int) -> Identities:
     ids, hashes = table["id"].to_pylist(), table["content_hash"].to_pylist()
-    return identities(task.rules.seed, task.file.source, ids, hashes, repeat)
+    return identities(task.rules.seed, task.source, ids, hashes, repeat)
 
 
 def _by_split(
@@ -195,7 +249,6 @@ def _by_split(
     layout = task.rules.layout
     lengths = np.diff(offsets) + layout.special_ids.num
     id_column = table["id"].combine_chunks()
-    schema = pa.schema(list(run_schema(layout.dtype))[:NUM_INDEX_COLUMNS])
     for repeat in range(int(copies.max())):
         keys = drawn.keys if repeat == 0 else _identities(table, task, repeat).keys
         for split, chosen in (("train", ~in_validation), ("validation", in_validation)):
@@ -209,7 +262,7 @@ def _by_split(
                 "repeat": np.full(len(rows), repeat, np.int32),
                 "num_tokens": lengths[rows],
             }
-            yield split, EncodedBatch(documents=pa.table(columns, schema=schema), tokens=ids, starts=offsets[rows])
+            yield split, EncodedBatch(documents=pa.table(columns, schema=DOCUMENTS), tokens=ids, starts=offsets[rows])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,29 +304,41 @@ def encode(
 ) -> Encoded:
     """Encode everything that was kept; `weights` by source."""
     units = []
-    for file in files:
-        of_file = [file.key, file.first_document, dropped.key, weights[file.source]]
-        key = fingerprint(["encode", FORMAT, *of_file, rules.fingerprint()])
+    for together in _together(files):
+        source = together[0].source
+        of_files = [[file.key, file.first_document] for file in together]
+        key = fingerprint(["encode", FORMAT, of_files, dropped.key, weights[source], rules.fingerprint()])
         task = EncodeTask(
-            file=file,
+            files=together,
             dropped_url=dropped.url,
-            weight=weights[file.source],
+            weight=weights[source],
             rules=rules,
             runs_url=storage.join(build_url, "encode", short(key)),
         )
-        units.append(Unit(key=key, label=f"{file.source}, documents of {file.url}", task=task))
+        units.append(Unit(key=key, label=f"{source}, documents of {together[0].url}", task=task))
     results = runtime.run("encode", encode_documents, units)
     counts = {name: dict.fromkeys(weights, 0) for name in ("num_tokens", "num_documents", "num_copies")}
-    for file, result in zip(files, results, strict=True):
+    runs: dict[str, list[Run]] = {split: [] for split in SPLITS}
+    for unit, result in zip(units, results, strict=True):
+        source = unit.task.source
         for name, by_source in counts.items():
-            by_source[file.source] += result[name]
+            by_source[source] += result[name]
+        for split, urls in result["runs"].items():
+            runs[split] += [Run(url=url, source=source, num_buckets=rules.layout.num_buckets) for url in urls]
     return Encoded(
         keys=tuple(unit.key for unit in units),
-        runs={
-            split: tuple(Run.from_json(run) for result in results for run in result["runs"][split]) for split in SPLITS
-        },
+        runs={split: tuple(found) for split, found in runs.items()},
         **counts,
         num_by_reference=sum(result["num_by_reference"] for result in results),
         engine=" / ".join(sorted({f"{result['engine']} ({result['engine_why']})" for result in results})) or "none",
         num_buckets=rules.layout.num_buckets,
     )
+
+
+def _together(files: Sequence[DocumentsFile]) -> Iterator[tuple[DocumentsFile, ...]]:
+    """The files of each unit: one, or neighbours of one source where there are more than MAX_UNITS."""
+    num_together = -(-len(files) // MAX_UNITS)
+    for _, of_source in groupby(files, key=lambda file: file.source):
+        own = tuple(of_source)
+        for first in range(0, len(own), num_together):
+            yield own[first : first + num_together]

@@ -17,13 +17,13 @@ from manifests.canonical import fingerprint
 from manifests.shard import ExampleFormat
 from pipeline.packing import best_fit, num_groups_for
 from pipeline.plan import SplitPlan, plan_split
-from pipeline.runs import Run, bucket_of, bucket_totals, buckets_of_groups, key_order, read_buckets
+from pipeline.runs import DOCUMENTS, Run, bucket_of, bucket_totals, buckets_of_groups, key_order, read_buckets
 from pipeline.runtime import Runtime, Summary, Unit
 from pipeline.stages.encode import SPLITS, Encoded
 
-FORMAT = 2
-UNIT_GROUPS = 256
-"""Groups a unit packs: some 400 M tokens, of which it reads 40 bytes a document and packs a million a second."""
+FORMAT = 3
+UNIT_GROUPS = 2048
+"""Groups a unit packs: some 3 G tokens, of which it reads 40 bytes a document and packs a million a second."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,7 @@ class PackTask:
     """Count the rows of groups first_group..last_group, both included."""
 
     runs: tuple[Run, ...]
+    dtype: str
     num_buckets: int
     num_groups: int
     first_group: int
@@ -41,8 +42,11 @@ class PackTask:
 def count_rows(task: PackTask) -> Summary:
     """How many examples each group takes."""
     buckets = buckets_of_groups(task.first_group, task.last_group, task.num_groups, task.num_buckets)
-    batches = [batch for run in task.runs for batch in read_buckets(run, *buckets, tokens=False)]
-    documents = pa.Table.from_batches([batch.select(["key_high", "key_low", "num_tokens"]) for batch in batches])
+    found = read_buckets(task.runs, task.dtype, *buckets, tokens=False)
+    columns = ["key_high", "key_low", "num_tokens"]
+    documents = pa.concat_tables(
+        [DOCUMENTS.empty_table().select(columns), *(one.documents.select(columns) for one in found)]
+    )
     order = key_order(documents)
     lengths = documents["num_tokens"].to_numpy()[order]
     group = bucket_of(documents["key_high"].to_numpy()[order], task.num_groups)
@@ -73,9 +77,9 @@ def _tasks(runs: Sequence[Run], num_buckets: int, num_tokens: int, example: Exam
     tasks = []
     for first in range(0, num_groups, UNIT_GROUPS):
         last = min(first + UNIT_GROUPS, num_groups) - 1
-        low, high = buckets_of_groups(first, last, num_groups, num_buckets)
         task = PackTask(
-            runs=tuple(run for run in runs if any(low <= bucket <= high for bucket in run.buckets)),
+            runs=tuple(runs),
+            dtype=example.dtype,
             num_buckets=num_buckets,
             num_groups=num_groups,
             first_group=first,

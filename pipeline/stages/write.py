@@ -1,14 +1,15 @@
-"""Runs -> one shard and its lineage, straight to their final names.
+"""Runs -> shards and their lineage, straight to their final names.
 
-A unit is one shard. It reads the buckets its interval of the stream touches, from all runs, sorts them by key, lays
-them out and cuts: a shard's bytes follow from the plan and the documents alone, so any number of workers, in any order,
-write the same. Memory: the shard's tokens once, and beside them what was read (on local disk mapped, not held).
+A unit is one shard, or some neighbours. It reads the buckets that the interval of the stream touches, from all runs,
+sorts them by key, lays them out and cuts: a shard's bytes follow from the plan and the documents alone, so any number
+of workers, in any order, write the same. Memory: the shard's tokens once, and beside them what was read (on local disk
+mapped, not held).
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,28 +23,44 @@ from manifests.shard import ExampleFormat, write_shard
 from pipeline.kernels.ragged import copy_pieces
 from pipeline.packing import Layout, best_fit, concat
 from pipeline.plan import ShardPlan, SplitPlan
-from pipeline.runs import Run, bucket_of, buckets_of_groups, key_order, read_buckets
+from pipeline.runs import Run, bucket_of, buckets_of_groups, key_order, on_disk, read_buckets
 from pipeline.runtime import Runtime, Summary, Unit
 from pipeline.stages.encode import Encoded
 
-FORMAT = 3
+FORMAT = 4
+RUNS_A_SHARD, MAX_SHARDS = 256, 16
+"""A unit writes a shard for so many runs it reads from, since it asks each of them once, for all its shards: 1 MB a
+read, whatever the size of the corpus. What waits on the local disk is up to 5 GB.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardTask:
+    """One shard to write."""
+
+    plan: ShardPlan
+    shard_url: str
+    lineage_url: str
+    expected_sha256: str | None
+    """Where the version exists already: what its manifest says of this shard, which must not change."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WriteTask:
-    """Write one shard."""
+    """Write neighbouring shards."""
 
-    plan: ShardPlan
+    shards: tuple[ShardTask, ...]
     plan_buckets: int
     """How many buckets the plan is made of: those of the runs, or with best_fit its groups."""
     version: str
     example: ExampleFormat
     runs: tuple[Run, ...]
     run_buckets: int
-    shard_url: str
-    lineage_url: str
-    expected_sha256: str | None
-    """Where the version exists already: what its manifest says of this shard, which must not change."""
+
+    def buckets(self, shards: Sequence[ShardTask]) -> tuple[int, int]:
+        """Of the runs: the first and the last that hold tokens of neighbouring shards."""
+        first, last = shards[0].plan.first_bucket, shards[-1].plan.last_bucket
+        return buckets_of_groups(first, last, self.plan_buckets, self.run_buckets)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,20 +71,29 @@ class _Documents:
     """id, repeat, num_tokens, key_high; and source, a number in `sources`."""
     sources: list[str]
     tokens: list[np.ndarray]
-    """By batch read."""
-    batch: np.ndarray
+    """By piece read."""
+    piece: np.ndarray
     """int64 (n,): which of `tokens` holds a document's."""
     start: np.ndarray
     """int64 (n,): where in it they begin."""
 
 
-def write_one_shard(task: WriteTask) -> Summary:
-    """Write the shard, then its lineage; say what it holds."""
-    plan, example = task.plan, task.example
-    documents = _gather(task)
-    layout = _layout(documents, task)
+def write_shards(task: WriteTask) -> Summary:
+    """Write each shard, then its lineage; say what they hold."""
+    with ExitStack() as stack:
+        runs: Sequence[Run] = task.runs
+        if len(task.shards) > 1 and storage.local_path(runs[0].url) is None:
+            runs = stack.enter_context(on_disk(runs, task.example.dtype, *task.buckets(task.shards)))
+        written = [_write_shard(shard, _gather(runs, shard, task), task) for shard in task.shards]
+    files = [url for shard in task.shards for url in (shard.shard_url, shard.lineage_url)]
+    return {"shards": written, "files": files}
+
+
+def _write_shard(shard: ShardTask, documents: _Documents, task: WriteTask) -> Summary:
+    plan, example = shard.plan, task.example
+    layout = _layout(documents, plan, task)
     tokens = _tokens(documents, layout, plan.num_examples * example.seq_len, example)
-    with storage.atomic_writer(task.shard_url) as stream:
+    with storage.atomic_writer(shard.shard_url) as stream:
         digest = write_shard(
             stream,
             [tokens.reshape(plan.num_examples, example.seq_len)],
@@ -76,58 +102,54 @@ def write_one_shard(task: WriteTask) -> Summary:
             num_examples=plan.num_examples,
             format=example,
         )
-        if task.expected_sha256 not in (None, digest.sha256):
+        if shard.expected_sha256 not in (None, digest.sha256):
             # Raised inside the writer: nothing appears under the shard's name.
             raise UserError(
-                f"version: {task.version} exists already, and this build would write {task.shard_url} with sha256"
-                f" {digest.sha256} instead of {task.expected_sha256}: it was made by other code, give another version"
+                f"version: {task.version} exists already, and this build would write {shard.shard_url} with sha256"
+                f" {digest.sha256} instead of {shard.expected_sha256}: it was made by other code, give another version"
             )
     lineage = _lineage(documents, layout, example.seq_len)
-    write_lineage(task.lineage_url, lineage)
+    write_lineage(shard.lineage_url, lineage)
     return {
         "sha256": digest.sha256,
         "num_bytes": digest.num_bytes,
         "num_examples": plan.num_examples,
         "num_tokens": int(layout.num_tokens.sum()),
         "num_documents": int(np.count_nonzero(lineage["ends"].to_numpy())),
-        "files": [task.shard_url, task.lineage_url],
     }
 
 
-def _gather(task: WriteTask) -> _Documents:
-    """The documents of the plan's buckets: read once, sorted by key; their tokens stay where they are."""
-    plan = task.plan
-    buckets = buckets_of_groups(plan.first_bucket, plan.last_bucket, task.plan_buckets, task.run_buckets)
-    sources = sorted({run.source for run in task.runs})
+def _gather(runs: Sequence[Run], shard: ShardTask, task: WriteTask) -> _Documents:
+    """The documents of the shard's buckets, sorted by key; on a local disk their tokens stay where they are."""
+    plan = shard.plan
+    sources = sorted({run.source for run in runs})
     tables: list[pa.Table] = []
     tokens: list[np.ndarray] = []
-    batches, starts = [], []
-    for run in task.runs:
-        for batch in read_buckets(run, *buckets):
-            index = pa.Table.from_batches([batch.select(["key_high", "key_low", "id", "repeat", "num_tokens"])])
-            source = np.full(batch.num_rows, sources.index(run.source), np.int32)
-            tables.append(index.append_column("source", pa.array(source)))
-            lists = batch["tokens"]
-            starts.append(lists.offsets.to_numpy()[:-1])
-            batches.append(np.full(batch.num_rows, len(tokens)))
-            tokens.append(lists.values.to_numpy())
+    pieces, starts = [], []
+    for stretch in read_buckets(runs, task.example.dtype, *task.buckets([shard])):
+        num_documents = stretch.documents.num_rows
+        source = np.full(num_documents, sources.index(stretch.source), np.int32)
+        tables.append(stretch.documents.append_column("source", pa.array(source)))
+        starts.append(stretch.starts())
+        pieces.append(np.full(num_documents, len(tokens)))
+        tokens.append(stretch.tokens)
     table = pa.concat_tables(tables)
-    batch_of, start = np.concatenate(batches), np.concatenate(starts)
+    piece, start = np.concatenate(pieces), np.concatenate(starts)
     bucket = bucket_of(table["key_high"].to_numpy(), task.plan_buckets)
-    order = _settle_twins(key_order(table), table, tokens, batch_of, start)
+    order = _settle_twins(key_order(table), table, tokens, piece, start)
     # A bucket of the runs may hold several groups of the plan.
     order = order[(bucket[order] >= plan.first_bucket) & (bucket[order] <= plan.last_bucket)]
     return _Documents(
         table=table.take(pa.array(order)).combine_chunks(),
         sources=sources,
         tokens=tokens,
-        batch=batch_of[order],
+        piece=piece[order],
         start=start[order],
     )
 
 
 def _settle_twins(
-    order: np.ndarray, table: pa.Table, tokens: Sequence[np.ndarray], batch: np.ndarray, start: np.ndarray
+    order: np.ndarray, table: pa.Table, tokens: Sequence[np.ndarray], piece: np.ndarray, start: np.ndarray
 ) -> np.ndarray:
     """`order`, with documents of equal key and length in the order of their tokens: they may differ in white space, and
     which file came first must not decide. There are none where exact duplicates are dropped.
@@ -139,7 +161,7 @@ def _settle_twins(
 
     def tokens_of(row: int) -> bytes:
         begin, num = int(start[row]), int(table["num_tokens"][row].as_py())
-        return tokens[int(batch[row])][begin : begin + num].tobytes()
+        return tokens[int(piece[row])][begin : begin + num].tobytes()
 
     begins = np.flatnonzero(np.append(True, ~equal_next))
     settled = order.copy()
@@ -149,9 +171,9 @@ def _settle_twins(
     return settled
 
 
-def _layout(documents: _Documents, task: WriteTask) -> Layout:
+def _layout(documents: _Documents, plan: ShardPlan, task: WriteTask) -> Layout:
     """Where each document's tokens lie in the shard; places are counted from its first one."""
-    plan, seq_len = task.plan, task.example.seq_len
+    seq_len = task.example.seq_len
     lengths = documents.table["num_tokens"].to_numpy()
     first = plan.first_token - plan.bucket_start
     end = first + plan.num_examples * seq_len
@@ -172,12 +194,12 @@ def _tokens(documents: _Documents, layout: Layout, num_places: int, example: Exa
     tokens = np.empty(num_places, example.numpy_dtype)
     if example.packing == "best_fit":
         tokens.fill(example.padding_id)
-    batch = documents.batch[layout.document]
+    piece = documents.piece[layout.document]
     start = documents.start[layout.document] + layout.document_offset
-    by_batch = np.argsort(batch, kind="stable")
-    bounds = np.searchsorted(batch[by_batch], np.arange(len(documents.tokens) + 1))
+    by_piece = np.argsort(piece, kind="stable")
+    bounds = np.searchsorted(piece[by_piece], np.arange(len(documents.tokens) + 1))
     for values, begin, end in zip(documents.tokens, bounds, bounds[1:], strict=False):
-        pieces = by_batch[begin:end]
+        pieces = by_piece[begin:end]
         copy_pieces(values, start[pieces], layout.num_tokens[pieces], layout.place[pieces], target=tokens)
     return tokens
 
@@ -215,34 +237,39 @@ def write(runtime: Runtime, target: Target, split: str, plan: SplitPlan, encoded
     """Write all shards of a split; entries in shard order, paths relative to the target's root."""
     root, version, example, existing = target.root, target.version, target.example, target.existing
     expected = {shard.path: shard.sha256 for shard in existing.splits[split].shards} if existing else {}
-    units, paths = [], []
-    for shard in plan.shards:
-        name = f"{version}-{shard.shard:06d}"
-        paths.append(f"shards/{split}/{name}.tar")
-        low, high = buckets_of_groups(shard.first_bucket, shard.last_bucket, plan.num_buckets, encoded.num_buckets)
-        needed = tuple(run for run in encoded.runs[split] if any(low <= bucket <= high for bucket in run.buckets))
-        task = WriteTask(
+    paths = [f"shards/{split}/{version}-{shard.shard:06d}.tar" for shard in plan.shards]
+    shards = [
+        ShardTask(
             plan=shard,
+            shard_url=storage.join(root, path),
+            lineage_url=storage.join(root, f"lineage/{split}/{version}-{shard.shard:06d}.parquet"),
+            expected_sha256=expected.get(path),
+        )
+        for shard, path in zip(plan.shards, paths, strict=True)
+    ]
+    num_together = min(MAX_SHARDS, max(1, -(-len(encoded.runs[split]) // RUNS_A_SHARD)))
+    units = []
+    for first in range(0, len(shards), num_together):
+        together = tuple(shards[first : first + num_together])
+        task = WriteTask(
+            shards=together,
             plan_buckets=plan.num_buckets,
             version=version,
             example=example,
-            runs=needed,
+            runs=encoded.runs[split],
             run_buckets=encoded.num_buckets,
-            shard_url=storage.join(root, paths[-1]),
-            lineage_url=storage.join(root, f"lineage/{split}/{name}.parquet"),
-            expected_sha256=expected.get(paths[-1]),
         )
-        place: list[Any] = [split, version, shard.shard, shard.first_example, shard.num_examples, example.to_json()]
+        places = [[one.plan.shard, one.plan.first_example, one.plan.num_examples] for one in together]
         units.append(
             Unit(
-                key=fingerprint(["write", FORMAT, *place, list(encoded.keys)]),
-                label=paths[-1],
+                key=fingerprint(["write", FORMAT, split, version, places, example.to_json(), list(encoded.keys)]),
+                label=paths[first],
                 task=task,
-                num_bytes=example.shard_num_bytes(shard.num_examples),
+                num_bytes=sum(example.shard_num_bytes(one.plan.num_examples) for one in together),
             )
         )
-    results = runtime.run("write", write_one_shard, units)
-    return tuple(_entries(paths, results))
+    results = runtime.run("write", write_shards, units)
+    return tuple(_entries(paths, [shard for result in results for shard in result["shards"]]))
 
 
 def _entries(paths: Sequence[str], results: Sequence[Summary]) -> Iterator[ShardEntry]:

@@ -15,8 +15,17 @@ import webdataset
 from loader import Loader
 from manifests.manifest import Dataset
 from pipeline import packing
+from pipeline.inputs import group_inputs
+from pipeline.stages import encode, write
 from pipeline.tokenization import read_tokenizer
-from tests.pipeline.inline_builds import a_token_a_byte, build_texts, examples_of, lineage_of, problems_of
+from tests.pipeline.inline_builds import (
+    InlineRuntime,
+    a_token_a_byte,
+    build_texts,
+    examples_of,
+    lineage_of,
+    problems_of,
+)
 
 SEQ_LEN = 16
 PACKINGS = ("concat", "best_fit")
@@ -172,6 +181,46 @@ def test_runs_and_shards_on_s3_give_the_digest_of_the_local_build(
     remote = build_texts(tmp_path / "remote", [records], output=f"{s3_root}/{packing_name}", **keys)
     assert remote.manifest.digest == local.manifest.digest
     assert problems_of(remote) == []
+
+
+@pytest.mark.parametrize("packing_name", PACKINGS)
+@pytest.mark.parametrize("where", ["local", "s3"])
+def test_files_encoded_together_and_shards_written_together_give_the_same_digest(
+    tmp_path: Path, packing_name: str, where: str, s3_root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The way of a corpus of terabytes: a run of several files' documents, by way of the local disk, and several shards
+    from one reading of every run.
+    """
+    records = records_of_lengths([random.Random(seed).randrange(2, 40) for seed in range(400)])
+    files = [records[:150], records[150:160], records[160:300], records[300:]]
+    keys: dict[str, Any] = {
+        "example": {"seq_len": SEQ_LEN, "packing": packing_name},
+        "shards": {"max_bytes": 50_000},
+        "weight": 1.5,
+    }
+    expected = build_texts(tmp_path / "one", files, **keys)
+    monkeypatch.setattr(group_inputs, "__defaults__", (1, *(group_inputs.__defaults__ or ())[1:]))
+    monkeypatch.setattr("pipeline.build.num_buckets_for", lambda _: 64)
+    monkeypatch.setattr(encode, "MAX_UNITS", 2)
+    monkeypatch.setattr(encode, "MAX_RUN_TOKENS", 1000)
+    monkeypatch.setattr(encode, "MERGE_BUCKETS", 4)
+    monkeypatch.setattr(write, "RUNS_A_SHARD", 1)
+    units: list[tuple[str, int]] = []
+    run = InlineRuntime.run
+
+    def recorded(self: InlineRuntime, stage: str, function: Any, tasks: Any, check: Any = None) -> Any:
+        units.append((stage, len(tasks)))
+        return run(self, stage, function, tasks, check)
+
+    monkeypatch.setattr(InlineRuntime, "run", recorded)
+    output = str(tmp_path / "together") if where == "local" else f"{s3_root}/together"
+    dataset = build_texts(tmp_path / "in", files, output=output, **keys)
+    assert dataset.manifest.digest == expected.manifest.digest
+    assert problems_of(dataset) == []
+    num_shards = dataset.manifest.splits["train"].num_shards
+    assert num_shards > 3
+    assert ("encode", 2) in units
+    assert ("write", -(-num_shards // 2)) in units
 
 
 @pytest.mark.parametrize("packing_name", PACKINGS)
