@@ -1,6 +1,7 @@
 """A run put together, stopped inside a validation, and put together again."""
 
 import os
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from manifests import load
 from tests.trainer.forked_ranks import ForkedRanks
 from tests.trainer.trainer_datasets import TINY_MODEL, write_dataset
 from tests.trainer.trainer_processes import train_arguments
-from trainer import output_lock
+from trainer import output_lock, train
 from trainer.config import ModelConfig, TrainConfig, ValidationConfig
 from trainer.facts import StepFacts
 from trainer.journal import read_rows
@@ -16,7 +17,6 @@ from trainer.parallel import process_group
 from trainer.progress import Progress
 from trainer.run import prepare
 from trainer.signals import StopSignal
-from trainer.train import main
 from trainer.watchdog import Watchdog
 
 
@@ -65,7 +65,8 @@ def train_in_a_folder_of_its_own(arguments: Sequence[str]) -> int:
     """For forked_ranks: what nodes without a shared file system have under one name."""
     rank = os.environ["RANK"]
     output_lock._LONGEST_LOOK_S = 0.5
-    return main([text.replace("/out", f"/out-{rank}") for text in arguments])
+    train._SILENT_S = 0.0  # here no launcher ends it
+    return train.main([text.replace("/out", f"/out-{rank}") for text in arguments])
 
 
 def test_ranks_that_do_not_see_one_output_folder_are_refused_before_they_train(
@@ -80,3 +81,25 @@ def test_ranks_that_do_not_see_one_output_folder_are_refused_before_they_train(
         f"train.py: output: rank 1 does not see the {tmp_path}/out-1 that rank 0 writes into;"
         " give a folder that all nodes share"
     ]
+
+
+def train_as_a_node_of_its_own(arguments: Sequence[str]) -> int:
+    """For forked_ranks: each rank the first of its node, so both serve figures; here on one machine."""
+    os.environ["LOCAL_RANK"] = "0"
+    train._SILENT_S = 0.0
+    return train.main(list(arguments))
+
+
+def test_what_one_node_cannot_serve_is_said_and_ends_all(forked: ForkedRanks, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    settings = ("steps=2", f"prometheus.port={port}")
+    arguments = train_arguments(write_dataset(tmp_path / "data"), tmp_path / "out", *settings)
+    codes, lines = forked.run(
+        arguments, tmp_path / "log", ranks=2, call="tests.trainer.test_trainer_run:train_as_a_node_of_its_own"
+    )
+    assert codes == [2, 2], lines
+    assert (
+        lines[-1] == f"train.py: prometheus.port: cannot listen on 127.0.0.1:{port}: Address already in use;"
+        " give another"
+    )
