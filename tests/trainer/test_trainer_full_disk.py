@@ -9,7 +9,7 @@ import pytest
 
 from tests.trainer.forked_ranks import ForkedRanks
 from tests.trainer.trainer_datasets import write_dataset
-from tests.trainer.trainer_processes import TrainingProcess, complete, figures, files_of_at_most, train_arguments
+from tests.trainer.trainer_processes import TrainingProcess, figures, files_of_at_most, train_arguments
 from trainer.__main__ import main
 from trainer.append import AppendedLines
 from trainer.checkpoint_files import fault
@@ -46,7 +46,7 @@ def test_lines_that_never_find_room_are_said_to_be_lost(tmp_path: Path) -> None:
     assert said[1:] == [f"warning: the last 2 lines of {path} are lost: [Errno 27] File too large"]
 
 
-def test_a_run_goes_on_over_a_full_disk_and_ends_as_one_that_had_room(tmp_path: Path) -> None:
+def test_a_run_goes_on_over_a_full_disk_and_ends_as_one_that_had_room(forked: ForkedRanks, tmp_path: Path) -> None:
     manifest = write_dataset(tmp_path / "data")
     output, figures_file = tmp_path / "full", tmp_path / "run.prom"
     of_steps = ("global_batch=4", "steps=300", "lr=1e-3", "checkpoint.steps=10")
@@ -61,7 +61,8 @@ def test_a_run_goes_on_over_a_full_disk_and_ends_as_one_that_had_room(tmp_path: 
     assert f"{output / 'metrics.jsonl'} is written again, nothing left out" in process.lines
     assert sum(f"{figures_file} cannot be written" in line for line in process.lines) == 1
     assert "shardmill_step{" in figures_file.read_text()
-    complete(manifest, tmp_path / "roomy", *of_steps)
+    codes, lines = forked.run(train_arguments(manifest, tmp_path / "roomy", *of_steps), tmp_path / "log")
+    assert codes == [0], lines
     assert figures(output) == figures(tmp_path / "roomy")
     events = [json.loads(line) for line in (output / "timeline.jsonl").read_text().splitlines()]
     assert [event["step"] for event in events if event["kind"] == "step"] == list(range(1, 301))
