@@ -105,8 +105,8 @@ def plan_split(bucket_tokens: Sequence[int], example: ExampleFormat, max_bytes: 
 def num_buckets_for(num_text_bytes: int) -> int:
     """A power of two, so that a bucket holds some 4 MB of text and a bucket number is the leading bits of a key.
 
-    At most 2**16: the driver adds up the index of every run, 1 MB each then. 4 MB is a sixtieth of a shard, so a shard's
-    task reads 3 % more than it writes; of 50 TB a bucket is larger than a shard, and a task that writes 16 of them reads
-    10 % more.
+    At most 2**16: the driver adds up the index of every run, 1 MB each then. 4 MB is a sixtieth of a shard, so a
+    shard's task reads 3 % more than it writes; of 50 TB a bucket is larger than a shard, and a task that writes 16 of
+    them reads 10 % more.
     """
     return 1 << min(16, max(0, (num_text_bytes // 4_000_000).bit_length()))

@@ -80,9 +80,7 @@ def mark_document(data: Any, start: Any, end: Any, scratch: Any, table: Any, cou
         leads = _EVERY_BIT
         if foreign:  # also where a character goes on from the block before
             leads = ~bits_between(text, first, 0x80, 0xBF)
-            cyrillic = bits_between(text, first, 0xD0, 0xD0)
-            next_low = bits_between(text, first + 1, 0x80, 0x9F)
-            cyrillic |= bits_between(text, first, 0xD1, 0xD1) & next_low
+            cyrillic = cyrillic_leads(text, first)
             both = cyrillic | (cyrillic << _1) | was_cyrillic
             was_cyrillic = cyrillic >> _63
             letters |= cyrillic
@@ -240,6 +238,13 @@ def _unbroken(starts: Any, bits: Any, so_far: Any) -> Any:
     total += so_far
     carry |= total < so_far
     return total, np.uint64(carry)
+
+
+@inlined
+def cyrillic_leads(text: Any, first: Any) -> Any:
+    """Where a letter of U+0400 to U+045F begins: D0, or D1 before 80-9F."""
+    low = bits_between(text, first + 1, 0x80, 0x9F)
+    return bits_between(text, first, 0xD0, 0xD0) | (bits_between(text, first, 0xD1, 0xD1) & low)
 
 
 @inlined

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipeline.kernels.arrow import text_buffers
 from pipeline.kernels.bits import add_where, bits_between, count_trailing_zeros
-from pipeline.kernels.blocks import copy_document, emit_places, lower_cyrillic, lower_other
+from pipeline.kernels.blocks import copy_document, cyrillic_leads, emit_places, lower_cyrillic, lower_other
 from pipeline.kernels.compiled import lean
 from pipeline.kernels.hashing import hash_word
 from pipeline.kernels.scratch import AFTER, FIRST
@@ -79,8 +79,7 @@ def words_in(scratch: Any, size: Any, table: Any, hashes: Any, next_word: Any) -
         add_where(lower, first, capitals, 0x20)
         foreign = bits_between(text, first, 0x80, 0xFF)
         if foreign:  # also where a character goes on from the block before
-            cyrillic = bits_between(text, first, 0xD0, 0xD0)
-            cyrillic |= bits_between(text, first, 0xD1, 0xD1) & bits_between(text, first + 1, 0x80, 0x9F)
+            cyrillic = cyrillic_leads(text, first)
             both = cyrillic | (cyrillic << _1) | was_cyrillic
             was_cyrillic = cyrillic >> _63
             runs |= both | run_ahead
