@@ -9,7 +9,8 @@ element's: rows + columns numbers in place of twice rows x columns. FSDP2 splits
 
 torch's own class stops at the second ("in-place operations that require placement changes are not supported"): a mean
 over split rows is a DTensor whose parts are still to be summed, and it goes on in place. Here they are summed where
-they arise. That costs a small exchange each, four a matrix and step, and the device is waited for in two of them.
+they arise. That costs a small exchange each, four a matrix and step, and the device is waited for in two of them. A
+matrix of fewer rows than ranks (a router's) is multiplied out whole by torch, and has to be cut again to be added.
 """
 
 from __future__ import annotations
@@ -29,16 +30,25 @@ _SMALLEST_SCALE = 1e-3
 
 
 class _WholeSums(TorchFunctionMode):
-    """While it is active, no result is left as parts that the ranks still have to sum."""
+    """While it is active, no result is left as parts that the ranks still have to sum, and what changes a tensor in
+    place is first placed as that tensor is.
+    """
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: Any = (), kwargs: Any = None
     ) -> Any:
+        if func.__name__.endswith("_") and not func.__name__.endswith("__") and isinstance(args[0], DTensor):
+            args = [_placed_as(args[0], value) for value in args]
         result = func(*args, **(kwargs or {}))
         if isinstance(result, DTensor) and any(placement.is_partial() for placement in result.placements):
             whole = [Replicate() if placement.is_partial() else placement for placement in result.placements]
             return result.redistribute(placements=whole)
         return result
+
+
+def _placed_as(changed: DTensor, value: Any) -> Any:
+    same = not isinstance(value, DTensor) or value.shape != changed.shape or value.placements == changed.placements
+    return value if same else value.redistribute(placements=changed.placements)
 
 
 class ShardedAdafactor(torch.optim.Adafactor):

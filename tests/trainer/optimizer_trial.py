@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed.tensor import DTensor
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from tests.trainer.trainer_gradient_batch import NUM_EXAMPLES, make_reference, make_rows
 from tests.trainer.trainer_gradient_worker import sharded_model
@@ -15,7 +16,7 @@ from trainer.config import MeshConfig, OptimizerConfig
 from trainer.loss import count_labels
 from trainer.model import loss_sum_of
 from trainer.optimizer import make_optimizer
-from trainer.parallel import Ranks, process_group
+from trainer.parallel import Ranks, make_mesh, process_group
 from trainer.step import train_step
 
 RATES = (3e-3, 2e-3, 1e-3, 1e-3)
@@ -74,6 +75,37 @@ def steps_over_ranks(arguments: Sequence[str]) -> int:
             torch.save(results, Path(target))
         ranks.sum([0])  # all leave together, as the trainer does
     return 0
+
+
+def few_rows(arguments: Sequence[str]) -> int:
+    """For forked_ranks: OUT. Rank 0 writes a matrix of 3 rows after two steps of Adafactor, on more ranks than rows."""
+    with process_group() as ranks:
+        linear = torch.nn.Linear(8, 3, bias=False)
+        few_rows_start(linear)
+        fully_shard(linear, mesh=make_mesh(MeshConfig(), ranks))
+        optimizer = make_optimizer(linear, OptimizerConfig(name="adafactor", weight_decay=WEIGHT_DECAY))
+        few_rows_steps(linear, optimizer)
+        weight = linear.weight.full_tensor()
+        if ranks.is_first:
+            torch.save(weight.detach(), Path(arguments[0]))
+        ranks.sum([0])
+    return 0
+
+
+def few_rows_start(linear: torch.nn.Linear) -> None:
+    with torch.no_grad():
+        linear.weight.copy_(torch.arange(24.0).reshape(3, 8) / 24)
+
+
+def few_rows_steps(linear: torch.nn.Linear, optimizer: torch.optim.Optimizer) -> None:
+    for number in (1, 2):
+        optimizer.param_groups[0]["lr"] = 1e-2
+        rows = torch.arange(24.0).reshape(3, 8).remainder(5 + number) - 2
+        weight = linear.weight
+        if isinstance(weight, DTensor):
+            rows = distribute_tensor(rows, weight.device_mesh, weight.placements)
+        weight.grad = rows
+        optimizer.step()
 
 
 def _steps(name: str, config: MeshConfig, ranks: Ranks) -> dict[str, Any]:

@@ -100,6 +100,19 @@ def test_adafactor_is_not_changed_by_the_scale_of_small_gradients() -> None:
     torch.testing.assert_close(moved[0], moved[1])
 
 
+def test_adafactor_updates_a_matrix_of_fewer_rows_than_ranks(forked: ForkedRanks, tmp_path: Path) -> None:
+    """A router's, over many ranks: torch multiplies its row and column means out whole."""
+    codes, lines = forked.run(
+        [str(tmp_path / "out.pt")], tmp_path / "log", ranks=4, call="tests.trainer.optimizer_trial:few_rows"
+    )
+    assert codes == [0] * 4, lines
+    linear = torch.nn.Linear(8, 3, bias=False)
+    optimizer_trial.few_rows_start(linear)
+    optimizer = torch.optim.Adafactor(linear.parameters(), eps=(1e-15, 1e-3), weight_decay=0.1)
+    optimizer_trial.few_rows_steps(linear, optimizer)
+    torch.testing.assert_close(torch.load(tmp_path / "out.pt", weights_only=True), linear.weight.detach())
+
+
 @pytest.fixture(scope="module")
 def manifest(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_dataset(tmp_path_factory.mktemp("data"))
