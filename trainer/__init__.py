@@ -3,12 +3,14 @@
     1. train.py      the command and the loop: config -> model -> steps -> final export
     2. config.py     one YAML file plus --set, made into frozen dataclasses by manifests/yaml_config.py
     3. model.py      a Hugging Face directory, or a config: the module without memory; weights.py fills it, each rank
-                     its own rows; attention.py keeps documents apart, families.py asks whether it does
+                     its own share, of what transformers makes of the files (deferred.py); attention.py keeps documents
+                     apart, families.py tries on a small copy (small_copy.py) whether it does
     4. parallel.py   torchrun's facts, the device mesh, FSDP2 over gloo or NCCL; blocks.py recomputes and compiles;
                      rendezvous.py lets ranks start again
     5. stream.py     loader -> the micro-batches of one step, and that step's digest
     6. step.py       forward, backward, clip, update; loss.py, cross_entropy.py, loss_scale.py, optimizer.py,
-                     update_rules.py, schedule.py and phases.py hold the parts
+                     update_rules.py, schedule.py and phases.py hold the parts; router_loss.py and experts.py those of
+                     experts
     7. evaluate.py   perplexity over every validation example
     8. checkpoint.py save and resume: checkpoint_write.py, copier.py and background.py work beside the training,
                      checkpoint_files.py and remote.py know the folders, rng.py and compatibility.py hold the rest

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from transformers import PretrainedConfig
+
 from loader import Loader
 from manifests.manifest import Dataset
 from trainer.config import TrainConfig
+from trainer.families import Family
 from trainer.parallel import Ranks
 from trainer.progress import Progress
+from trainer.router_loss import balance_words
 
 
 def data(say: Callable[[str], None], dataset: Dataset) -> None:
@@ -20,6 +24,15 @@ def data(say: Callable[[str], None], dataset: Dataset) -> None:
     validation = manifest.splits.get("validation")
     if validation is None or not validation.num_examples:
         say("validation: skipped, the manifest has no validation examples")
+
+
+def architecture(say: Callable[[str], None], config: PretrainedConfig, family: Family) -> None:
+    costs = ", heads x seq_len x seq_len scores a row and layer" if family.attention == "eager" else ""
+    reason = f" (not {family.passed_over})" if family.passed_over is not None else ""
+    say(f"attention: {family.attention}{costs}{reason}")
+    words = balance_words(config)
+    if words is not None:
+        say(words)
 
 
 def start(say: Callable[[str], None], folder: Path | None, progress: Progress, notes: list[str]) -> None:

@@ -165,7 +165,9 @@ class TrainConfig:
     precision: Literal["fp32", "bf16", "fp16"] = setting("of compute; master weights and reductions stay fp32", "fp32")
     recompute: Literal["none", "selective", "full"] = setting("activations made again in the backward pass", "none")
     compile: bool = setting("torch.compile, block by block", False)
-    attention: Literal["auto", "sdpa", "flex"] = setting("auto: flex on CUDA, sdpa on CPU", "auto")
+    attention: Literal["auto", "sdpa", "flex", "eager"] = setting(
+        "auto: flex on CUDA, sdpa on CPU, eager where the model has neither", "auto"
+    )
     cross_entropy: Literal["auto", "plain", "chunked"] = setting("chunked never holds all logits", "auto")
     mesh: MeshConfig = setting("ranks = replicate x shard", MeshConfig)
     checkpoint: CheckpointConfig = setting("when to save, what to keep", CheckpointConfig)

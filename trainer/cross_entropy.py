@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
 
 from trainer.loss import IGNORED_LABEL
 
@@ -77,14 +76,3 @@ class _LinearLossSum(torch.autograd.Function):
             None,
             None,
         )
-
-
-def plain_head(model: nn.Module) -> bool:
-    """Whether the model's logits are its last hidden states times its head and nothing more.
-
-    Known by architecture and tested for each: others scale or cap their logits (Cohere, Gemma 2, Granite).
-    """
-    return getattr(model.config, "model_type", None) in PLAIN_HEADS
-
-
-PLAIN_HEADS = ("llama", "mistral", "qwen2", "qwen3")

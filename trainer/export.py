@@ -12,7 +12,7 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_
 
 from manifests import storage
 from manifests.manifest import Dataset
-from trainer.model import ModelPlan, build_model
+from trainer.model import ModelPlan, skeleton
 from trainer.parallel import Ranks
 
 
@@ -43,11 +43,11 @@ def write_model(weights: dict[str, Any], plan: ModelPlan, dataset: Dataset, targ
 
 def _write(weights: dict[str, Any], plan: ModelPlan, dataset: Dataset, folder: Path) -> None:
     # A module without memory gives the names, the ties and the config; the weights come from the shards.
-    skeleton = build_model(plan)
+    model = skeleton(plan)
     # assign: the gathered tensors themselves become the parameters, so memory holds them once.
-    skeleton.load_state_dict(weights, assign=True)
-    skeleton.tie_weights()
-    skeleton.save_pretrained(folder)
+    model.load_state_dict(weights, assign=True)
+    model.tie_weights()
+    model.save_pretrained(folder)
     manifest = dataset.manifest
     tokenizer = storage.read_bytes(dataset.resolve(manifest.tokenizer.path))
     (folder / "tokenizer.json").write_bytes(tokenizer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from transformers.initialization import no_init_weights
@@ -16,11 +18,12 @@ from transformers.utils.logging import disable_progress_bar
 
 from manifests.manifest import Manifest
 from manifests.yaml_config import ConfigError
-from trainer.attention import IMPLEMENTATIONS, Attention, attention_mask
+from trainer.attention import IMPLEMENTATIONS, Attention, attention_mask, reaches
 from trainer.config import ModelConfig
-from trainer.cross_entropy import PLAIN_HEADS, linear_loss_sum, plain_head
+from trainer.cross_entropy import linear_loss_sum
 from trainer.loss import token_loss_sum
 from trainer.parallel import materialize
+from trainer.router_loss import RouterLoss, asks_for_balance
 from trainer.weights import draw_weights, read_weights
 
 # Small enough that a laptop makes several steps a second, large enough that the loss falls visibly within minutes.
@@ -88,10 +91,15 @@ def read_architecture(path: Path, where: str) -> PretrainedConfig:
         raise ConfigError(where, f"{path} does not exist; give a Hugging Face directory or a config.json")
     file = path / "config.json" if path.is_dir() else path
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
+        values = json.loads(file.read_text(encoding="utf-8"), object_hook=_special_float)
     except (OSError, ValueError) as error:
         raise ConfigError(where, f"cannot read {file}: {error}") from error
     return _from_keys(values)
+
+
+def _special_float(keys: dict[str, Any]) -> Any:
+    """transformers writes what JSON lacks as {"__float__": "Infinity"}."""
+    return float(keys["__float__"]) if keys.keys() == {"__float__"} else keys
 
 
 def _from_keys(values: dict[str, Any]) -> PretrainedConfig:
@@ -99,15 +107,34 @@ def _from_keys(values: dict[str, Any]) -> PretrainedConfig:
     model_type = keys.pop("model_type", None)
     try:
         return AutoConfig.for_model(model_type, **keys)
-    except ValueError as error:
+    except (ValueError, TypeError, StrictDataclassError) as error:
         raise ConfigError(
-            "model.config", f"transformers refuses model_type {model_type!r}: {first_line(error)}"
+            "model.config", f"transformers refuses model_type {model_type!r}: {in_a_line(error)}"
         ) from error
 
 
-def _check(config: PretrainedConfig, vocab_size: int, seq_len: int) -> None:
+def check_kind(config: PretrainedConfig) -> None:
+    """Raises ConfigError where no family of this kind can be trained, whatever its code does."""
     if config.is_encoder_decoder:
         raise ConfigError("model", f"{config.model_type} is an encoder with a decoder; give a decoder-only model")
+    inner = config.get_text_config()
+    if inner is not config:
+        raise ConfigError(
+            "model",
+            f"{config.model_type} is a language model ({inner.model_type}) among other parts, such as images; save that"
+            " part alone with transformers and give its directory",
+        )
+    if getattr(config, "quantization_config", None) is not None:
+        raise ConfigError(
+            "model",
+            "its weights are quantized (quantization_config); load it with transformers, dequantized, save that"
+            " and give its directory",
+        )
+    reaches(config)
+
+
+def _check(config: PretrainedConfig, vocab_size: int, seq_len: int) -> None:
+    check_kind(config)
     if config.vocab_size < vocab_size:
         raise ConfigError(
             "model",
@@ -121,14 +148,6 @@ def _check(config: PretrainedConfig, vocab_size: int, seq_len: int) -> None:
             f"it knows {longest} positions and the manifest's examples have {seq_len} tokens;"
             " build with example.seq_len at most that, or raise max_position_embeddings",
         )
-    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-    window = getattr(config, "sliding_window", None)
-    if (kinds != {"full_attention"} or window is not None) and (window is None or window < seq_len):
-        raise ConfigError(
-            "model",
-            f"attention of kind {', '.join(sorted(kinds))} with window {window} is not supported at seq_len"
-            f" {seq_len}: the document mask is for full attention. Set sliding_window to null or shorten the examples",
-        )
 
 
 def build_model(plan: ModelPlan, *, attention: Attention = "sdpa") -> PreTrainedModel:
@@ -136,32 +155,45 @@ def build_model(plan: ModelPlan, *, attention: Attention = "sdpa") -> PreTrained
 
     shard_model or `materialize` gives the parameters memory, `fill` their values.
     """
-    make: Any = AutoModelForCausalLM.from_config  # transformers leaves it unannotated
-    try:
-        with no_init_weights():
-            # On CPU, where memory that nobody writes is only reserved, so that the buffers come out computed.
-            model: PreTrainedModel = make(
-                plan.config, dtype=torch.float32, attn_implementation=IMPLEMENTATIONS[attention]
-            )
-    except (ValueError, TypeError, AttributeError, AssertionError, ImportError) as error:
-        raise ConfigError("model", f"transformers makes no {plan.config.model_type}: {first_line(error)}") from error
-    # Skipping the values skips the tie as well.
-    model.tie_weights()
+    model = make_model(plan, attention=attention)
     materialize(model, torch.device("meta"), {})
     return model
 
 
-def first_line(error: Exception) -> str:
+def make_model(plan: ModelPlan, *, attention: Attention) -> PreTrainedModel:
+    """What the architecture's constructor makes, fp32, on CPU: memory that it does not write is only reserved."""
+    make: Any = AutoModelForCausalLM.from_config  # transformers leaves it unannotated
+    try:
+        with no_init_weights():
+            model: PreTrainedModel = make(
+                # transformers notes the implementation in the config, which models would otherwise share.
+                copy.deepcopy(plan.config),
+                dtype=torch.float32,
+                attn_implementation=IMPLEMENTATIONS[attention],
+            )
+    except (ValueError, TypeError, AttributeError, AssertionError, ImportError) as error:
+        raise ConfigError("model", f"transformers makes no {plan.config.model_type}: {in_a_line(error)}") from error
+    # Skipping the values skips the tie as well.
+    model.tie_weights()
+    return model
+
+
+def skeleton(plan: ModelPlan) -> PreTrainedModel:
+    """The module for its names, sizes and ties only: with eager attention, which every family has."""
+    return build_model(plan, attention="eager")
+
+
+def in_a_line(error: Exception) -> str:
     """Of a library's message, at most 200 characters: what fits into a line of ours."""
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+    return (" ".join(str(error).split()) or type(error).__name__)[:200]
 
 
 def fill(model: PreTrainedModel, plan: ModelPlan, *, seed: int) -> None:
     """Values for the parameters, sharded (collective) or plain: from plan.weights, or random ones by the seed."""
     if plan.weights is not None:
-        read_weights(model, build_model(plan), plan.weights)
+        read_weights(model, skeleton(plan), plan.weights)
     else:
-        draw_weights(model, build_model(plan), seed=seed)
+        draw_weights(model, skeleton(plan), make_model(plan, attention="eager"), seed=seed)
 
 
 def whole_model(plan: ModelPlan, *, seed: int) -> PreTrainedModel:
@@ -181,33 +213,39 @@ def use_cross_entropy(model: PreTrainedModel, kind: Literal["plain", "chunked"])
     """Make `model(..., labels=labels)` return the sum of token losses (loss.py), computed as `kind` says.
 
     plain: all logits at once. chunked: cross_entropy.py. Inside the model's own forward, since FSDP holds the head's
-    weights together only there. Without labels the model answers as before.
+    weights together only there. A router's own loss is added where a gradient is asked for (router_loss.py). Without
+    labels the model answers as before.
     """
     answer: Callable[..., Any] = model.forward
+    router_loss = RouterLoss(model) if asks_for_balance(model.config) else None
 
-    def forward(*, labels: torch.Tensor | None = None, **inputs: Any) -> Any:
-        if labels is None:
-            return answer(**inputs)
+    def token_losses(labels: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
         if kind == "plain":
             return token_loss_sum(answer(**inputs).logits, labels)
         head: Any = model.get_output_embeddings()  # type: ignore[no-untyped-call]
         return linear_loss_sum(model.base_model(**inputs).last_hidden_state, head.weight, labels)
 
+    def forward(*, labels: torch.Tensor | None = None, **inputs: Any) -> Any:
+        if labels is None:
+            return answer(**inputs)
+        loss = token_losses(labels, inputs)
+        return loss if router_loss is None else loss + router_loss(labels)
+
     model.forward = forward
 
 
 def choose_cross_entropy(
-    asked: Literal["auto", "plain", "chunked"], model: PreTrainedModel
+    asked: Literal["auto", "plain", "chunked"], *, plain_head: bool
 ) -> Literal["plain", "chunked"]:
-    """auto: chunked where the architecture's head is known to be plain; asked for elsewhere it is a ConfigError."""
-    if asked == "chunked" and not plain_head(model):
+    """auto: chunked where the head is plain (families.Family); asked for elsewhere it is a ConfigError."""
+    if asked == "chunked" and not plain_head:
         raise ConfigError(
             "cross_entropy",
-            f"chunked is known to be right for {', '.join(PLAIN_HEADS)}, and this is {model.config.model_type};"
+            "chunked needs logits that are hidden states times the head, and this model scales, caps or shifts them;"
             " give plain or auto",
         )
     if asked == "auto":
-        return "chunked" if plain_head(model) else "plain"
+        return "chunked" if plain_head else "plain"
     return asked
 
 
@@ -227,7 +265,9 @@ def _inputs(model: nn.Module, batch: dict[str, torch.Tensor]) -> dict[str, Any]:
     config: Any = model.config
     return {
         "input_ids": batch["input_ids"],
-        "attention_mask": attention_mask(config._attn_implementation, batch["document_ids"]),
+        "attention_mask": attention_mask(config, batch["document_ids"], batch["position_ids"]),
         "position_ids": batch["position_ids"],
         "use_cache": False,
+        # transformers would make a router's loss of them, from a mask that is not ours (router_loss.py).
+        **({"output_router_logits": False} if asks_for_balance(config) else {}),
     }

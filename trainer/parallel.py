@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, TypeVar, cast
 
 import torch
@@ -15,7 +16,7 @@ from torch.distributed import HashStore, Store  # type: ignore[attr-defined]  # 
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.rendezvous import rendezvous
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Shard
 from transformers import PreTrainedModel
 
 from manifests.errors import UserError
@@ -183,6 +184,7 @@ def shard_model(
         "mesh": mesh,
         "mp_policy": MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32),
         "offload_policy": CPUOffloadPolicy(pin_memory=mesh.device_type == "cuda") if offload else OffloadPolicy(),
+        "shard_placement_fn": partial(_cut, num_ranks=mesh.size(mesh.ndim - 1)),
     }
     device = torch.device(mesh.device_type)
     memory: Memory = {}
@@ -200,6 +202,15 @@ def shard_model(
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
     return cast(FSDPModule, model)
+
+
+def _cut(parameter: nn.Parameter, *, num_ranks: int) -> Shard:
+    """The dimension to cut: the first, in pieces as even as they get. Experts in one tensor (experts, out, in), which 8
+    experts would put on 8 of 64 ranks, by one that comes out even; FSDP2 cuts no later dimension unevenly.
+    """
+    if parameter.ndim > 2 and parameter.shape[0] % num_ranks:
+        return Shard(next((dim for dim, size in enumerate(parameter.shape) if size % num_ranks == 0), 0))
+    return Shard(0)
 
 
 def materialize(module: nn.Module, device: torch.device, memory: Memory) -> None:

@@ -20,12 +20,12 @@ from manifests.code_version import code_version
 from manifests.manifest import Dataset
 from manifests.yaml_config import ConfigError, as_plain
 from trainer import announce, compatibility, rng
-from trainer.attention import choose_attention
+from trainer.attention import choices
 from trainer.checkpoint import Checkpoints, Saved
 from trainer.config import MeshConfig, TrainConfig
 from trainer.evaluate import ValidationSet, evaluate
 from trainer.facts import StepFacts
-from trainer.families import check_documents_stay_apart
+from trainer.families import try_family
 from trainer.hardware import device_name, peak_flops
 from trainer.model import (
     ModelPlan,
@@ -49,7 +49,6 @@ from trainer.signals import EXIT_RESUME_ME, StopSignal
 from trainer.stream import StepStream, batch_digest
 from trainer.update_rules import update_rule
 from trainer.watchdog import Watchdog
-from trainer.weights import stored_names
 
 # A first try must make many steps even of a small corpus; a real run states its batch.
 _DEFAULT_GLOBAL_BATCH = 8
@@ -183,13 +182,15 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks, watchdog: Watch
     num_steps = config.steps if config.steps is not None else loader.steps_per_epoch
 
     announce.data(say, dataset)
+    watchdog.enter("trying the architecture")
+    family = ranks.decide(lambda: try_family(plan, choices(config.attention, ranks.device), ranks.device))
     watchdog.enter("building the model")
-    model = build_model(plan, attention=choose_attention(config.attention, ranks.device))
+    model = build_model(plan, attention=family.attention)
     shape = shape_of(model)
     mesh = make_mesh(_choose_mesh(config, shape, dataset, ranks, say), ranks)
     say(f"model: {num_parameters(model):,} parameters, {plan.words}")
-    stored_names(model)  # an export that could not be read again is refused now
-    use_cross_entropy(model, choose_cross_entropy(config.cross_entropy, model))
+    announce.architecture(say, plan.config, family)
+    use_cross_entropy(model, choose_cross_entropy(config.cross_entropy, plain_head=family.plain_head))
     shard_model(
         model,
         mesh,
@@ -207,8 +208,6 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks, watchdog: Watch
     if found is not None:
         watchdog.enter("loading the checkpoint")
         checkpoints.load(found, model, optimizer, seed=config.seed)
-    watchdog.enter("trying whether documents stay apart")
-    check_documents_stay_apart(model, seq_len=dataset.manifest.example.seq_len, device=ranks.device)
     progress = (saved.progress if saved is not None else Progress()).in_precision(config.precision)
     announce.start(say, folder, progress, notes)
     announce.batch(say, config, loader, dataset, ranks, num_steps)

@@ -9,9 +9,11 @@ Both fill plain parameters too, whole, which is how a single process gets a mode
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -19,10 +21,11 @@ from safetensors import safe_open
 from torch import nn
 from torch.distributed.tensor import DTensor, Shard
 from transformers import PreTrainedModel
-from transformers.core_model_loading import revert_weight_conversion
+from transformers.utils import logging as transformers_logging
 
 from manifests.canonical import derived_seed
 from manifests.yaml_config import ConfigError
+from trainer.deferred import Box, Deferred
 
 _INDEX, _SINGLE = "model.safetensors.index.json", "model.safetensors"
 
@@ -30,102 +33,148 @@ _INDEX, _SINGLE = "model.safetensors.index.json", "model.safetensors"
 def read_weights(model: PreTrainedModel, twin: PreTrainedModel, folder: Path) -> None:
     """Fill `model` from a Hugging Face directory. Raises ConfigError where names or sizes do not fit it exactly.
 
-    Stored precision is converted to the parameter's. A name may stand with or without the model's own prefix
-    ("model."), as in files of a model saved without its head; a tied parameter under either of its names. `twin`: the
-    same model, unsharded and without memory: FSDP renames the class, by which transformers finds its own renamings.
+    What transformers' own from_pretrained makes of the files is what is read: renamed, fused, turned, tied as it does
+    (deferred.py), a rank's share only. Stored precision is converted to the parameter's. `twin`: the same model,
+    unsharded: FSDP renames the class, by which transformers finds its conversions.
     """
-    stored = _stored_names(folder)
-    used = set()
-    handles: dict[str, Any] = {}
-    prefix = f"{model.base_model_prefix}."
-    renamed = stored_names(twin)
-    for names, parameter in _parameters(model):
-        known = [*names, *(renamed[name] for name in names)]
-        candidates = [candidate for name in known for candidate in (name, name.removeprefix(prefix))]
-        found = [name for name in candidates if name in stored]
-        if not found:
-            raise ConfigError(
-                "model.path",
-                f"{folder} has no tensor {names[0]}; its config.json describes another model than its files hold",
-            )
-        used.update(found)
-        file = stored[found[0]]
-        if file not in handles:
-            handles[file] = safe_open(folder / file, framework="pt")
-        tensor = handles[file].get_slice(found[0])
-        if tuple(tensor.get_shape()) != tuple(parameter.shape):
-            raise ConfigError(
-                "model.path",
-                f"{found[0]} in {folder} is {list(tensor.get_shape())} and config.json asks for"
-                f" {list(parameter.shape)}; give the files that belong to it",
-            )
-        rows = _own_rows(parameter)
+    with ExitStack() as files:
+        loaded = dict(_tensors(_as_loaded(twin, folder, _stored(folder, files))))
         with torch.no_grad():
-            _local(parameter).copy_(tensor[rows.start : rows.stop])
-    left = sorted(name for name in stored.keys() - used if not name.endswith("rotary_emb.inv_freq"))
-    if left:
+            for name, target in _tensors(model):
+                local, box = _local(target), _own_box(target)
+                source = loaded[name]
+                if local.numel():
+                    # Plain where transformers knows that files may lack it, and made it by its own rule.
+                    local.copy_(source.read(box) if isinstance(source, Deferred) else source[box])
+
+
+def _as_loaded(twin: PreTrainedModel, folder: Path, stored: dict[str, Deferred]) -> PreTrainedModel:
+    """The model that transformers makes of `stored`, its tensors recipes. ConfigError where it is not this model."""
+    report: dict[str, Any]
+    load: Any = type(twin).from_pretrained  # annotated in part
+    with quiet_transformers():
+        try:
+            model, report = load(
+                None,
+                config=twin.config,
+                state_dict=stored,
+                dtype=torch.float32,
+                attn_implementation=twin.config._attn_implementation,
+                ignore_mismatched_sizes=True,  # they are reported, and refused below
+                output_loading_info=True,
+            )
+        except RuntimeError as error:  # a conversion that failed, in a table of several lines
+            raise ConfigError(
+                "model.path", f"the tensors in {folder} do not fit together: {' '.join(str(error).split())[:300]}"
+            ) from error
+    if report["mismatched_keys"]:
+        name, has, wanted = min(report["mismatched_keys"])
+        raise ConfigError(
+            "model.path",
+            f"{name} in {folder} is {list(has)} and config.json asks for {list(wanted)};"
+            " give the files that belong to it",
+        )
+    if report["missing_keys"]:
+        raise ConfigError(
+            "model.path",
+            f"{folder} has no tensor {min(report['missing_keys'])}; its config.json describes another model than its"
+            " files hold",
+        )
+    if report["unexpected_keys"]:
+        left = sorted(report["unexpected_keys"])
         raise ConfigError(
             "model.path",
             f"{folder} holds {len(left)} tensors that config.json has no place for, the first {left[0]}; give the"
             " config.json that belongs to the files (quantized weights must be converted to 16 or 32 bits first)",
         )
+    return cast(PreTrainedModel, model)
 
 
-def stored_names(model: PreTrainedModel) -> dict[str, str]:
-    """Parameter name -> its name in files that transformers writes. Raises ConfigError where that is not one to one.
-
-    transformers renames on saving what it calls otherwise by now (gpt_neox: lm_head -> embed_out); fused parameters it
-    takes apart (mixtral: the experts), which cannot be read by rows: better refused before than after days of training.
-    """
-    names = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        empty = torch.empty(parameter.shape, device="meta")
-        stored: dict[str, torch.Tensor] = revert_weight_conversion(model, {name: empty})
-        if [tuple(tensor.shape) for tensor in stored.values()] != [tuple(empty.shape)]:
-            raise ConfigError(
-                "model",
-                f"files of a {model.config.model_type} hold {name} in parts ({sorted(stored)[0]} ...), which is not"
-                " supported; give a dense model such as llama, mistral, qwen2 or qwen3",
-            )
-        names[name] = next(iter(stored))
-    return names
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Without its remarks, where what matters of them is said in a line of ours."""
+    before = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(before)
 
 
-def draw_weights(model: PreTrainedModel, twin: PreTrainedModel, *, seed: int) -> None:
+def _stored(folder: Path, files: ExitStack) -> dict[str, Deferred]:
+    """The tensors in `folder`, read while `files` are open."""
+    handles: dict[str, Any] = {}
+    tensors = {}
+    for name, file in _stored_names(folder).items():
+        if file not in handles:
+            handles[file] = files.enter_context(safe_open(folder / file, framework="pt"))
+        part = handles[file].get_slice(name)
+        shape = part.get_shape()
+        dtype = part[0:0].dtype if shape else part[...].dtype  # safetensors has names of its own for types
+        tensors[name] = Deferred(shape, dtype, part.__getitem__)
+    return tensors
+
+
+def draw_weights(model: PreTrainedModel, twin: PreTrainedModel, made: PreTrainedModel, *, seed: int) -> None:
     """Fill `model` with random weights by the architecture's own rule. Collective where its parameters are sharded.
 
-    `twin`: the same model, unsharded and without memory (model.build_model). What a parameter gets follows from the
-    seed and its module's name, so it is the same for any number of ranks.
+    `twin`: the same model, unsharded and without memory; `made`: as its constructor left it (model.make_model), taken
+    apart here. What a parameter gets follows from the seed and its module's name, so it is the same for any number of
+    ranks.
     """
     targets = {names[0]: parameter for names, parameter in _parameters(model)}
     sharded = any(isinstance(parameter, DTensor) for parameter in targets.values())
     first = not sharded or dist.get_rank() == 0
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         for module_name, module in twin.named_modules():
-            for name, drawn in _drawn(twin, module_name, module, seed=seed, first=first):
-                target = targets.get(name)  # None: the second name of a tied parameter
-                if target is not None:
-                    whole = drawn.to(_device(target))
-                    if sharded:
-                        dist.broadcast(whole, src=0)
-                    _local(target).copy_(whole[_own_rows(target)] if whole.ndim else whole)
+            own = {name for name, _ in module.named_parameters(recurse=False) if _join(module_name, name) in targets}
+            if own and first:
+                torch.manual_seed(derived_seed("weights", seed, module_name))
+            for name, drawn in _drawn(twin, made, module_name, own):
+                target = targets[name]
+                whole = drawn.to(_device(target)) if first else torch.empty(drawn.shape, device=_device(target))
+                if sharded:
+                    dist.broadcast(whole, src=0)
+                _local(target).copy_(whole[_own_box(target)])
 
 
 def _drawn(
-    twin: PreTrainedModel, module_name: str, module: nn.Module, *, seed: int, first: bool
+    twin: PreTrainedModel, made: PreTrainedModel, module_name: str, own: set[str]
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Name and CPU value of each parameter that `module` itself owns; a value means something only where `first`."""
-    empty = dict(module.named_parameters(recurse=False))
-    if not empty:
-        return
+    """Name and CPU value of the parameters `own` of a module.
+
+    First come the constructor's values, which some rules leave alone (an activation's slopes), then the rule for the
+    module, then for those around it, which some rules name its parameters from (GPT-2: projections by depth). The rest
+    of `twin` has no memory, so rules for it cost nothing.
+    """
+    module, source = twin.get_submodule(module_name), made.get_submodule(module_name)
+    empty = {name: module.get_parameter(name) for name in sorted(own)}
+    for name in empty:
+        setattr(module, name, source.get_parameter(name))
+    for around, owner in _and_those_around(twin, module_name) if own else ():
+        owner._init_weights(around)  # type: ignore[no-untyped-call]  # transformers annotates a part
     for name, parameter in empty.items():
-        setattr(module, name, nn.Parameter(torch.empty(parameter.shape, dtype=parameter.dtype)))
-    if first:
-        torch.manual_seed(derived_seed("weights", seed, module_name))
-        twin._init_weights(module)  # type: ignore[no-untyped-call]  # transformers annotates a part
-    for name, parameter in empty.items():
-        yield f"{module_name}.{name}", getattr(module, name).detach()
-        setattr(module, name, parameter)
+        yield _join(module_name, name), module.get_parameter(name).detach()
+        for holder in (module, source):
+            setattr(holder, name, parameter)  # without memory again
+
+
+def _and_those_around(twin: PreTrainedModel, module_name: str) -> list[tuple[nn.Module, PreTrainedModel]]:
+    """The module and what contains it, from the inside out, each with the model that has the rule for it: the nearest
+    at or around it, as in transformers' smart_apply.
+    """
+    owner = twin
+    path: list[tuple[nn.Module, PreTrainedModel]] = [(twin, twin)]
+    parts = module_name.split(".") if module_name else []
+    for depth in range(1, len(parts) + 1):
+        module = twin.get_submodule(".".join(parts[:depth]))
+        owner = module if isinstance(module, PreTrainedModel) else owner
+        path.append((module, owner))
+    return path[::-1]
+
+
+def _join(module_name: str, name: str) -> str:
+    return f"{module_name}.{name}" if module_name else name
 
 
 def _parameters(model: nn.Module) -> list[tuple[list[str], nn.Parameter]]:
@@ -134,6 +183,16 @@ def _parameters(model: nn.Module) -> list[tuple[list[str], nn.Parameter]]:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(id(parameter), []).append(name)
     return [(names[id(parameter)], parameter) for parameter in model.parameters()]
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters, a tied one under its first name, and the buffers that belong to files, by name."""
+    for names, parameter in _parameters(model):
+        yield names[0], parameter
+    kept = model.state_dict().keys()
+    for name, buffer in model.named_buffers():
+        if name in kept:
+            yield name, buffer
 
 
 def _stored_names(folder: Path) -> dict[str, str]:
@@ -152,21 +211,20 @@ def _stored_names(folder: Path) -> dict[str, str]:
     )
 
 
-def _own_rows(parameter: torch.Tensor) -> slice:
-    """The rows of the whole parameter that this rank keeps: all of a plain one, FSDP2's share of a sharded one.
+def _own_box(tensor: torch.Tensor) -> Box:
+    """What this rank keeps of the whole tensor: all of a plain one, FSDP2's share of a sharded one.
 
-    fully_shard cuts dimension 0 as torch.chunk does: pieces of ceil(rows / ranks), the last ones short or empty.
+    fully_shard cuts one dimension as torch.chunk does: pieces of ceil(size / ranks), the last ones short or empty.
     """
-    num_rows = parameter.shape[0] if parameter.ndim else 0
-    if not isinstance(parameter, DTensor):
-        return slice(0, num_rows)
-    for dimension, placement in enumerate(parameter.placements):
-        if isinstance(placement, Shard):
-            assert placement.dim == 0
-            piece = -(-num_rows // parameter.device_mesh.size(dimension))
-            start = min(num_rows, parameter.device_mesh.get_local_rank(dimension) * piece)
-            return slice(start, min(num_rows, start + piece))
-    return slice(0, num_rows)
+    box = [slice(0, size) for size in tensor.shape]
+    if isinstance(tensor, DTensor):
+        for side, placement in enumerate(tensor.placements):
+            if isinstance(placement, Shard):
+                size = tensor.shape[placement.dim]
+                piece = -(-size // tensor.device_mesh.size(side))
+                start = min(size, tensor.device_mesh.get_local_rank(side) * piece)
+                box[placement.dim] = slice(start, min(size, start + piece))
+    return tuple(box)
 
 
 def _local(parameter: torch.Tensor) -> torch.Tensor:

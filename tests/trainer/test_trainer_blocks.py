@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from manifests import Manifest, load
 from tests.trainer.trainer_datasets import TINY_MODEL, write_dataset
 from tests.trainer.trainer_gradient_batch import make_plan, make_rows
-from trainer.attention import attention_mask, choose_attention, document_block_mask, document_mask
+from trainer.attention import Reach, choices, document_block_mask, document_mask
 from trainer.blocks import Recompute, blocks, prepare_block
 from trainer.config import ModelConfig
 from trainer.model import build_model, fill, logits_of, loss_sum_of, plan_model, use_cross_entropy, whole_model
@@ -104,17 +104,16 @@ def test_compiled_blocks_share_one_graph_and_give_the_same_gradients_under_the_s
         assert (gradients[name] - right).norm() / right.norm() < 1e-5, name
 
 
-def test_attention_by_blocks_may_look_where_the_mask_says() -> None:
+@pytest.mark.parametrize("reach", [Reach(), Reach(window=2), Reach(chunk=2)])
+def test_attention_by_blocks_may_look_where_the_mask_says(reach: Reach) -> None:
     document_ids = torch.tensor([[0, 0, 1, -1, -1], [0, 1, 1, 1, 2]])
-    by_blocks = document_block_mask(document_ids)
-    rule = by_blocks.mask_mod
-    mask = document_mask(document_ids)
+    position_ids = torch.tensor([[0, 1, 0, 0, 0], [0, 0, 1, 2, 0]])
+    rule = document_block_mask(document_ids, position_ids, reach).mask_mod
+    mask = document_mask(document_ids, position_ids, reach)
     for row in range(2):
         for query in range(5):
             for key in range(5):
                 assert bool(rule(row, 0, torch.tensor(query), torch.tensor(key))) == bool(mask[row, 0, query, key])
-    assert attention_mask("sdpa", document_ids).dtype == torch.bool
-    assert attention_mask("flex_attention", document_ids).shape == (2, 1, 5, 5)
 
 
 @torch.no_grad()
@@ -128,7 +127,7 @@ def test_flex_attention_has_the_logits_of_sdpa(manifest: Manifest) -> None:
     torch.testing.assert_close(logits_of(model.eval(), rows), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_flex_is_chosen_on_cuda_and_what_was_asked_for_is_kept() -> None:
-    assert choose_attention("auto", torch.device("cuda", 0)) == "flex"
-    assert choose_attention("auto", torch.device("cpu")) == "sdpa"
-    assert choose_attention("sdpa", torch.device("cuda", 0)) == "sdpa"
+def test_flex_comes_first_on_cuda_and_what_was_asked_for_is_kept() -> None:
+    assert choices("auto", torch.device("cuda", 0)) == ["flex", "sdpa", "eager"]
+    assert choices("auto", torch.device("cpu")) == ["sdpa", "eager"]
+    assert choices("sdpa", torch.device("cuda", 0)) == ["sdpa"]

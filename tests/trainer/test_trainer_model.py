@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoConfig
 
 from manifests import Manifest, load
 from manifests.yaml_config import ConfigError
 from tests.trainer.trainer_datasets import TINY_MODEL, VOCAB_SIZE, write_dataset
-from trainer.attention import document_mask
+from trainer.attention import NEVER, Reach, attention_mask, document_mask
 from trainer.config import ModelConfig
 from trainer.loss import count_labels, token_loss_sum
 from trainer.model import build_model, logits_of, num_parameters, plan_model, whole_model
@@ -30,16 +31,55 @@ def model(manifest: Manifest) -> torch.nn.Module:
     return whole_model(plan_model(ModelConfig(config=TINY_MODEL), manifest), seed=0).eval()
 
 
-def test_the_mask_lets_a_token_see_its_own_document_up_to_itself() -> None:
-    mask = document_mask(torch.tensor([[0, 0, 1, -1, -1]]))
+DOCUMENTS = torch.tensor([[0, 0, 0, 1, -1]])
+POSITIONS = torch.tensor([[0, 1, 2, 0, 0]])
+
+
+@pytest.mark.parametrize(
+    ("reach", "third"),
+    [
+        (Reach(), [1, 1, 1, 0, 0]),
+        (Reach(window=2), [0, 1, 1, 0, 0]),
+        (Reach(window=1), [0, 0, 1, 0, 0]),
+        (Reach(chunk=2), [0, 0, 1, 0, 0]),
+        (Reach(chunk=3), [1, 1, 1, 0, 0]),
+    ],
+)
+def test_the_mask_lets_a_token_see_its_own_document_up_to_itself_as_far_as_its_layer_looks(
+    reach: Reach, third: list[int]
+) -> None:
+    mask = document_mask(DOCUMENTS, POSITIONS, reach)
     assert mask.shape == (1, 1, 5, 5)
-    assert mask[0, 0].int().tolist() == [
-        [1, 0, 0, 0, 0],
-        [1, 1, 0, 0, 0],
-        [0, 0, 1, 0, 0],
-        [0, 0, 0, 1, 0],
-        [0, 0, 0, 1, 1],
-    ]
+    assert mask[0, 0, 2].int().tolist() == third
+    assert mask[0, 0, 3].int().tolist() == [0, 0, 0, 1, 0]
+    assert mask[0, 0, 4].int().tolist() == [0, 0, 0, 0, 1]
+
+
+def test_padding_sees_the_padding_before_it() -> None:
+    mask = document_mask(torch.tensor([[0, -1, -1]]), torch.tensor([[0, 0, 0]]))
+    assert mask[0, 0].int().tolist() == [[1, 0, 0], [0, 1, 0], [0, 1, 1]]
+
+
+def test_a_model_of_two_kinds_of_layers_gets_a_mask_for_each_and_one_where_the_window_holds_the_row() -> None:
+    config = AutoConfig.for_model("gemma3_text", sliding_window=2, num_hidden_layers=6, attn_implementation="sdpa")
+    masks = attention_mask(config, DOCUMENTS, POSITIONS)
+    assert isinstance(masks, dict)
+    assert {name: int(mask[0, 0].sum()) for name, mask in masks.items()} == {
+        "full_attention": 8,
+        "sliding_attention": 7,
+    }
+    config.sliding_window = 5
+    masks = attention_mask(config, DOCUMENTS, POSITIONS)
+    assert isinstance(masks, dict)
+    assert masks["full_attention"] is masks["sliding_attention"]
+
+
+def test_eager_attention_gets_numbers_to_add() -> None:
+    config = AutoConfig.for_model("llama", attn_implementation="eager")
+    mask = attention_mask(config, DOCUMENTS, POSITIONS)
+    assert isinstance(mask, torch.Tensor)
+    assert mask[0, 0, 1].tolist() == [0.0, 0.0, NEVER, NEVER, NEVER]
+    assert torch.tensor(NEVER).bfloat16().isfinite()
 
 
 @torch.no_grad()
@@ -109,7 +149,9 @@ def test_without_a_model_a_small_llama_for_the_tokenizer_is_planned_and_said(man
         ({"vocab_size": 100}, "model: its vocabulary has 100 entries and the manifest's tokenizer 101;"),
         ({"max_position_embeddings": 16}, "model: it knows 16 positions and the manifest's examples have 32 tokens;"),
         ({"model_type": "lama"}, "model.config: transformers refuses model_type 'lama'"),
-        ({"model_type": "mistral", "sliding_window": 8}, "with window 8 is not supported at seq_len 32"),
+        ({"model_type": "lfm2", "layer_types": ["conv", "conv"]}, "model: lfm2 has layers of kind conv, which would"),
+        ({"model_type": "gemma3"}, "model: gemma3 is a language model (gemma3_text) among other parts, such as images"),
+        ({"quantization_config": {"quant_method": "fp8"}}, "model: its weights are quantized (quantization_config)"),
     ],
 )
 def test_a_model_that_does_not_fit_the_data_is_refused_with_both_values(

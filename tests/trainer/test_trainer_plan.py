@@ -29,9 +29,11 @@ from trainer.plan.speed import step_time, tokens_per_gpu_s
 # 7e9 parameters in 32 blocks of 2e8 and a root of 6e8.
 ROUND = Shape(
     num_parameters=7_000_000_000,
+    active=7_000_000_000,
     embedding=300_000_000,
     head=300_000_000,
     largest_block=200_000_000,
+    in_blocks=6_400_000_000,
     num_layers=32,
     hidden_size=4096,
     intermediate_size=11_008,

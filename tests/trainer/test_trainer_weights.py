@@ -11,12 +11,21 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from manifests import Dataset, load
 from manifests.yaml_config import ConfigError
+from tests.trainer.family_sizes import small_config
 from tests.trainer.trainer_datasets import SEQ_LEN, TINY_MODEL, VOCAB_SIZE, write_dataset
 from trainer.config import MeshConfig, ModelConfig
-from trainer.cross_entropy import PLAIN_HEADS
 from trainer.export import export
 from trainer.loss import token_loss_sum
-from trainer.model import build_model, fill, logits_of, loss_sum_of, plan_model, use_cross_entropy, whole_model
+from trainer.model import (
+    ModelPlan,
+    build_model,
+    fill,
+    logits_of,
+    loss_sum_of,
+    plan_model,
+    use_cross_entropy,
+    whole_model,
+)
 from trainer.parallel import make_mesh, process_group, shard_model
 
 FAMILIES = [
@@ -73,7 +82,7 @@ def test_a_family_comes_from_its_files_and_goes_back_with_equal_logits(
         assert torch.equal(logits_of(ours, BATCH), expected)
 
 
-@pytest.mark.parametrize("family", PLAIN_HEADS)
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
 def test_the_chunked_loss_of_a_family_is_the_loss_of_its_own_logits(dataset: Dataset, family: str) -> None:
     keys = {"model_type": family, "sliding_window": None} if family == "mistral" else {"model_type": family}
     model = whole_model(plan_model(ModelConfig(config={**TINY_MODEL, **keys}), dataset.manifest), seed=0)
@@ -90,6 +99,27 @@ def test_random_weights_follow_the_architectures_rule(dataset: Dataset) -> None:
     assert float(matrix.mean()) == pytest.approx(0.0, abs=0.002)
     assert bool((weights["model.norm.weight"] == 1).all())
     assert not torch.equal(matrix, weights["model.layers.0.mlp.up_proj.weight"])
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        ("gpt2", "transformer.h.1.attn.c_proj.weight"),  # its rule stands with the whole model
+        ("apertus", "model.layers.1.mlp.act_fn.alpha_p"),  # it has no rule: the constructor's value
+        ("qwen3_moe", "model.layers.1.mlp.experts.down_proj"),  # all experts in one tensor
+        ("gemma3n_text", "model.layers.1.laurel.linear_left.weight"),  # its rule stands with a model inside
+    ],
+)
+def test_random_weights_are_spread_as_transformers_spreads_them(family: str, name: str) -> None:
+    config = small_config(family, {})
+    torch.manual_seed(0)
+    theirs = AutoModelForCausalLM.from_config(config).get_parameter(name).detach().float()
+    ours = whole_model(ModelPlan(config=config, weights=None, words=""), seed=0).get_parameter(name).detach()
+    if theirs.numel() == 1:
+        assert float(ours) == pytest.approx(float(theirs), abs=0.01)  # theirs is kept in bf16
+    else:
+        assert float(ours.std()) == pytest.approx(float(theirs.std()), rel=0.1)
+        assert abs(float(ours.mean())) < 0.2 * float(ours.std())
 
 
 def refusal(folder: Path, dataset: Dataset) -> str:

@@ -18,7 +18,7 @@ from manifests.command_line import OneLineParser, end_process
 from manifests.errors import UserError
 from manifests.manifest import load
 from trainer.hardware import PEAK_FLOPS_16_BIT
-from trainer.model import read_architecture
+from trainer.model import check_kind, read_architecture
 from trainer.plan.answer import Question, answer
 from trainer.plan.cluster import GB, GIB, Cluster, Cut
 from trainer.plan.epoch import DAY, Prices
@@ -110,7 +110,9 @@ def _question(options: argparse.Namespace) -> Question:
 def _shape(model: str | None) -> Shape:
     if model is None:
         return shape_of_config(AutoConfig.for_model("llama", **SEVEN_BILLION))
-    return shape_of_config(read_architecture(Path(model), "--model"))
+    config = read_architecture(Path(model), "--model")
+    check_kind(config)
+    return shape_of_config(config)
 
 
 def _positive(kind: type) -> Any:

@@ -19,8 +19,12 @@ def render(answer: Answer) -> str:
 def _question(answer: Answer) -> str:
     q = answer.question
     cluster, cut = q.cluster, q.cut
+    active = q.shape.active
+    size = f"{q.shape.num_parameters / 1e9:.2f} billion parameters"
+    if active != q.shape.num_parameters:
+        size += f", {active / 1e9:.2f} of them active,"
     return (
-        f"{q.shape.num_parameters / 1e9:.2f} billion parameters on {cluster.num_nodes} x {cluster.gpus_per_node} GPUs"
+        f"{size} on {cluster.num_nodes} x {cluster.gpus_per_node} GPUs"
         f" of {cluster.gpu_bytes / GIB:.0f} GiB, {q.tokens / 1e9:,.0f} billion tokens in {q.deadline / DAY:g} days\n"
         f"tokens a step: {cut.global_batch} examples x {cut.seq_len} = {cut.tokens_per_step:,};"
         f" {cut.accumulation(cluster.num_gpus)} passes of micro-batch {cut.micro_batch} a GPU;"
