@@ -165,6 +165,7 @@ def _train(run: Path, manifest: str, keys: dict[str, Any], options: argparse.Nam
 def _figures(run: Path, shape: Shape, cut: Cut, planned: Memory, peak: float) -> dict[str, Any]:
     """Medians of the steps after the warm-up; None where a GPU would be needed."""
     every = read_rows(run / "metrics.jsonl")
+    config = json.loads((run / "run.json").read_text(encoding="utf-8"))["config"]
     rows = [row for row in every if row["step"] > WARM_UP] or every
     saves = [event["seconds"] for event in read_events(run / "timeline.jsonl") if event["kind"] == "save"]
     tokens_per_s = quantile([row["tokens_per_s"] for row in rows], 0.5)
@@ -173,6 +174,7 @@ def _figures(run: Path, shape: Shape, cut: Cut, planned: Memory, peak: float) ->
     return {
         "num_parameters": shape.num_parameters,
         "num_layers": shape.num_layers,
+        "precision": config["precision"],
         "tokens_per_s": tokens_per_s,
         "measured_peak_flops": peak,
         "mfu_of_measured_peak": tokens_per_s * shape.flops_per_token(cut.seq_len) / peak,
@@ -187,16 +189,26 @@ def _figures(run: Path, shape: Shape, cut: Cut, planned: Memory, peak: float) ->
     }
 
 
+def _stall(result: dict[str, Any]) -> str:
+    """Of a step, and of all time at the default of a checkpoint every 25 minutes."""
+    stall = result["save_stall_s"]
+    return f"{stall:.2f} s: {stall / result['step_s_p50']:.1%} of a step, {stall / 1500:.4%} of the time at the default"
+
+
 def _table(result: dict[str, Any], shape: Shape, cut: Cut, on_gpu: bool) -> Iterator[str]:
     used, planned, busy = (result[k] for k in ("memory_peak_bytes", "memory_planned_bytes", "gpu_utilisation"))
-    device = torch.cuda.get_device_name(0) if on_gpu else "CPU: a trial of the script, its figures mean nothing"
+    device = (
+        torch.cuda.get_device_name(0)
+        if on_gpu
+        else "CPU: a trial of the script; of its figures only the stall says something"
+    )
     yield f"# The trainer on one device, {today()}"
     yield ""
     yield f"{device}; load {load_in_words()}."
     yield (
         f"Llama shape, {shape.num_parameters / 1e9:.2f} billion parameters, {shape.num_layers} blocks of"
         f" {shape.hidden_size}; seq_len {cut.seq_len}, {cut.global_batch} examples a step,"
-        f" micro-batch {cut.micro_batch}; bf16, selective recomputation."
+        f" micro-batch {cut.micro_batch}; {result['precision']}, selective recomputation."
     )
     yield ""
     yield "| what | measured | target |"
@@ -207,7 +219,7 @@ def _table(result: dict[str, Any], shape: Shape, cut: Cut, on_gpu: bool) -> Iter
         ("MFU of it", f"{result['mfu_of_measured_peak']:.3f}", "0.50"),
         ("step p50 / p95", f"{result['step_s_p50']:.3f} / {result['step_s_p95']:.3f} s", ""),
         ("data wait", f"{result['data_wait_fraction']:.3%}", "under 0.5 %"),
-        ("step held by a checkpoint", f"{result['save_stall_s']:.2f} s", "under 1 s"),
+        ("step held by a checkpoint", _stall(result), "under 1 s"),
         (
             "peak memory / planned",
             "not known" if used is None else f"{used / GIB:.1f} / {planned / GIB:.1f} GiB ({used / planned - 1:+.1%})",

@@ -9,7 +9,8 @@
                      rendezvous.py lets ranks start again
     5. stream.py     loader -> the micro-batches of one step, and that step's digest
     6. step.py       forward, backward, clip, update; loss.py, cross_entropy.py, loss_scale.py, optimizer.py,
-                     schedule.py and phases.py hold the parts; router_loss.py and experts.py those of experts
+                     update_rules.py, schedule.py and phases.py hold the parts; router_loss.py and experts.py those of
+                     experts
     7. evaluate.py   perplexity over every validation example
     8. checkpoint.py save and resume: checkpoint_write.py, copier.py and background.py work beside the training,
                      checkpoint_files.py and remote.py know the folders, rng.py and compatibility.py hold the rest

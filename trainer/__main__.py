@@ -50,6 +50,14 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
+def _export(options: argparse.Namespace) -> int:
+    from trainer.commands import export
+
+    step, target = export.export(options.folder, step=options.step, target=options.to, manifest=options.manifest)
+    sys.stdout.write(f"step-{step} -> {target}\n")
+    return 0
+
+
 def _diagnose(options: argparse.Namespace) -> int:
     from trainer import diagnosis
     from trainer.commands import diagnose
@@ -102,6 +110,19 @@ def _parser() -> argparse.ArgumentParser:
         metavar="COMMAND",
         help="what starts the ranks; default: torchrun here",
     )
+
+    export = commands.add_parser(
+        "export",
+        help="a checkpoint as a Hugging Face folder: where the last export failed, or of an earlier step",
+        description="Writes what a run writes at its end, from a whole checkpoint, in one process without GPUs. Takes"
+        " 4 bytes a parameter of memory and of disk.",
+        epilog="example: python -m trainer export runs/support-v1 --step 12000 --to /models/support-12000",
+    )
+    export.set_defaults(run=_export)
+    export.add_argument("folder", type=Path, metavar="RUN", help="the output folder of a run")
+    export.add_argument("--step", type=int, metavar="N", help="of the checkpoint; default: the newest whole one")
+    export.add_argument("--to", type=Path, metavar="FOLDER", help="default: RUN/final, or RUN/export-N with --step")
+    export.add_argument("--manifest", metavar="MANIFEST", help="where the data set lies now; default: where it lay")
 
     report = commands.add_parser(
         "report",

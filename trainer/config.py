@@ -64,11 +64,11 @@ class ScheduleConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    """The update rule; optimizer.py has the table of names."""
+    """The update rule; update_rules.py has the table of names."""
 
-    name: str = setting("adamw: Adam with decoupled weight decay", "adamw")
-    betas: tuple[float, float] = setting("decay of the first and second moment", (0.9, 0.95))
-    eps: float = setting("added to the root of the second moment", 1e-8)
+    name: str = setting("adamw, lion, or adafactor", "adamw")
+    betas: tuple[float, float] | None = setting("decay of moments; null: adamw 0.9 0.95, lion 0.9 0.99", None)
+    eps: float | None = setting("adamw: added to the root of the second moment; null: 1e-8", None)
     weight_decay: float = setting("on matrices only: norms and biases are not decayed", 0.1)
     clip_norm: float | None = setting("largest global gradient norm; null never clips", 1.0)
     max_skipped: int = setting("this many non-finite steps in a row stop the run", 10)

@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
@@ -18,18 +17,28 @@ from trainer.parallel import Ranks
 
 
 def export(model: nn.Module, plan: ModelPlan, dataset: Dataset, target: Path, ranks: Ranks) -> None:
-    """Collective. Writes `target` whole or not at all: fp32 safetensors, config, tokenizer, and where it came from.
+    """Collective. Writes `target` (write_model) from sharded weights. Raises RankError on all ranks where that fails.
 
     Gathers the full weights in rank 0's host memory: 4 bytes a parameter.
     """
     weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
-    if ranks.is_first:
-        unfinished = target.with_name(target.name + ".tmp")
-        shutil.rmtree(unfinished, ignore_errors=True)
+    ranks.together(lambda: write_model(weights, plan, dataset, target) if ranks.is_first else None)
+
+
+def write_model(weights: dict[str, Any], plan: ModelPlan, dataset: Dataset, target: Path) -> None:
+    """`target` whole or not at all: fp32 safetensors, config, tokenizer, and where it came from.
+
+    weights: by the model's names, whole tensors in host memory.
+    """
+    unfinished = target.with_name(target.name + ".tmp")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
         _write(weights, plan, dataset, unfinished)
-        shutil.rmtree(target, ignore_errors=True)
-        unfinished.rename(target)
-    torch.distributed.barrier()
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)  # on a full disk room is what is needed
+        raise
+    shutil.rmtree(target, ignore_errors=True)
+    unfinished.rename(target)
 
 
 def _write(weights: dict[str, Any], plan: ModelPlan, dataset: Dataset, folder: Path) -> None:

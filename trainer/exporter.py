@@ -5,6 +5,7 @@ The dashboard and the alert rules under k8s/ name these series; a test holds the
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server, write_to_textfile
@@ -85,9 +86,13 @@ class Publisher:
     """An exporter and where it is read from: a port, a file, or both."""
 
     def __init__(self, config: PrometheusConfig, *, rank: int) -> None:
-        """Raises ConfigError where the port cannot be had."""
+        """Raises ConfigError where the port cannot be had or the file has no folder."""
         self.exporter = Exporter(rank=rank)
+        self._rank = rank
         self._file = None if config.textfile is None else Path(config.textfile)
+        self._num_unwritten = 0
+        if self._file is not None and not self._file.parent.is_dir():
+            raise ConfigError("prometheus.textfile", f"{self._file.parent} is no folder; make it, or give another file")
         self._server = None
         if config.port is not None:
             try:
@@ -104,9 +109,27 @@ class Publisher:
         return None if self._server is None else int(self._server.server_port)
 
     def publish(self) -> None:
-        """Rewrite the file, if one was asked for; written whole or not at all."""
-        if self._file is not None:
+        """Rewrite the file, if one was asked for; written whole or not at all.
+
+        A disk without room costs the figures, never the run: said once, and how often when there is room again.
+        """
+        if self._file is None:
+            return
+        try:
             write_to_textfile(str(self._file), self.exporter.registry)
+        except OSError as error:
+            if not self._num_unwritten:
+                self._say(f"warning: {self._file} cannot be written: {error}; the run goes on without it")
+            self._num_unwritten += 1
+            return
+        if self._num_unwritten:
+            self._say(f"{self._file} is written again; it was left as it was {self._num_unwritten} times")
+            self._num_unwritten = 0
+
+    def _say(self, line: str) -> None:
+        """On standard error: what rank 0 prints is not heard from other nodes."""
+        sys.stderr.write(f"rank {self._rank}: {line}\n")
+        sys.stderr.flush()
 
     def close(self) -> None:
         if self._server is not None:

@@ -39,10 +39,12 @@ def memory_peak_bytes(device: torch.device) -> int | None:
 
 
 def utilisation(device: torch.device) -> float | None:
-    """Share of the last sampling period in which a kernel ran, by NVML; None on CPU or without nvidia-ml-py."""
+    """Share of the last sampling period in which a kernel ran, by NVML; None on CPU, without nvidia-ml-py, and where
+    NVML does not know (a MIG slice).
+    """
     if device.type != "cuda":
         return None
     try:
         return torch.cuda.utilization(device) / 100
-    except ModuleNotFoundError:
+    except Exception:  # NVML's own errors, whose class is there only where it is installed
         return None

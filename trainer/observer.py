@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from trainer.exporter import Publisher
+from manifests import storage
+from trainer.config import TrainConfig
+from trainer.exporter import Publisher, make_publisher
 from trainer.facts import StepFacts
 from trainer.goodput import ledger
 from trainer.journal import Journal, step_line
+from trainer.parallel import Ranks
+from trainer.progress import Progress
 from trainer.timeline import Timeline, process_age_s, read_events
 
 # The newest steps only: a run that became slow an hour ago should show it, not its average over days.
@@ -125,6 +131,39 @@ class Observer:
         if self._publisher is not None:
             self._publisher.publish()
             self._publisher.close()
+
+
+def open_observer(
+    config: TrainConfig,
+    output: Path,
+    facts: dict[str, Any],
+    progress: Progress,
+    ranks: Ranks,
+    num_steps: int,
+    say: Callable[[str], None],
+) -> Observer:
+    """Collective. Whoever watches this run, and run.json. Raises UserError where figures cannot be served as asked."""
+    journal = history = None
+    if ranks.is_first:
+        _write_facts(output / "run.json", facts, say)
+        journal = Journal(output / "metrics.jsonl", say, resumed_step=progress.step)
+        history = History(output / "timeline.jsonl", say, step=progress.step, world_size=ranks.world_size)
+    return Observer(
+        journal=journal,
+        history=history,
+        publisher=ranks.agree(lambda: make_publisher(config.prometheus, rank=ranks.rank, local_rank=ranks.local_rank)),
+        say=say,
+        first_step=progress.step,
+        num_steps=num_steps,
+    )
+
+
+def _write_facts(path: Path, facts: dict[str, Any], say: Callable[[str], None]) -> None:
+    """Whole or not at all: on a full disk the file of the attempt before stays, and the run goes on."""
+    try:
+        storage.write_bytes(str(path), (json.dumps(facts, indent=2, ensure_ascii=False) + "\n").encode())
+    except OSError as error:
+        say(f"warning: {path} cannot be written: {error}")
 
 
 def quantile(values: Iterable[float], q: float) -> float:

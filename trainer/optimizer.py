@@ -1,46 +1,34 @@
-"""The update rule, its parameter groups, and clipping by the global gradient norm."""
+"""The optimizer of a model: parameter groups, rate, and clipping by the global gradient norm."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from manifests.yaml_config import ConfigError
 from trainer.config import OptimizerConfig
-
-
-def _adamw(groups: list[dict[str, Any]], config: OptimizerConfig) -> torch.optim.Optimizer:
-    """AdamW, Loshchilov and Hutter 2019, arXiv:1711.05101; fused: one kernel over all parameters."""
-    optimizer = torch.optim.AdamW(groups, lr=0.0, betas=config.betas, eps=config.eps, fused=True)
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            # Made here, not at the first step: a checkpoint then always finds a state to save or to load into. torch
-            # would otherwise make a dummy step at load time, which counts as one (accelerate#4289).
-            optimizer.state[parameter] = {
-                "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
-                "exp_avg": torch.zeros_like(parameter),
-                "exp_avg_sq": torch.zeros_like(parameter),
-            }
-    return optimizer
-
-
-OPTIMIZERS: dict[str, Callable[[list[dict[str, Any]], OptimizerConfig], torch.optim.Optimizer]] = {"adamw": _adamw}
+from trainer.update_rules import update_rule
 
 
 def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
-    """The optimizer of config.name over `model`'s parameters; its rate is 0 until the loop sets one."""
-    if config.name not in OPTIMIZERS:
-        raise ConfigError("optimizer.name", f"{config.name!r} is not one of {', '.join(sorted(OPTIMIZERS))}")
+    """The optimizer of config.name over `model`'s parameters; its rate is 0 until the loop sets one.
+
+    Raises ConfigError where there is none of that name, or not with these settings.
+    """
+    rule = update_rule(config)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    return OPTIMIZERS[config.name]([group for group in groups if group["params"]], config)
+    optimizer = rule.make([group for group in groups if group["params"]], rule.settle(config))
+    for group in optimizer.param_groups:  # in the order a checkpoint gives them back: equal states are equal files
+        for parameter in group["params"]:
+            optimizer.state[parameter] = rule.state(parameter)
+    set_rate(optimizer, 0.0)
+    return optimizer
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

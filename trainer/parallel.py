@@ -89,6 +89,18 @@ class Ranks:
         dist.all_gather_object(values, value, group=self.group)
         return values
 
+    def agree(self, choose: Callable[[], T]) -> T:
+        """Collective: `choose` on every rank, each its own value; a UserError of any of them is raised on all."""
+        mine, problem = None, None
+        try:
+            mine = choose()
+        except UserError as error:
+            problem = error
+        for found in self.gather(problem):
+            if found is not None:
+                raise found
+        return cast(T, mine)
+
     def together(self, work: Callable[[], T]) -> list[T]:
         """Collective: `work` on every rank, the results in rank order. Where one fails, RankError on every rank."""
         try:

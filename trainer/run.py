@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
@@ -25,11 +24,9 @@ from trainer.attention import choices
 from trainer.checkpoint import Checkpoints, Saved
 from trainer.config import MeshConfig, TrainConfig
 from trainer.evaluate import ValidationSet, evaluate
-from trainer.exporter import make_publisher
 from trainer.facts import StepFacts
 from trainer.families import try_family
 from trainer.hardware import device_name, peak_flops
-from trainer.journal import Journal
 from trainer.model import (
     ModelPlan,
     build_model,
@@ -39,7 +36,7 @@ from trainer.model import (
     plan_model,
     use_cross_entropy,
 )
-from trainer.observer import History, Observer
+from trainer.observer import Observer, open_observer
 from trainer.optimizer import make_optimizer
 from trainer.output_lock import OutputLock
 from trainer.parallel import Ranks, make_mesh, shard_model
@@ -50,12 +47,13 @@ from trainer.progress import Progress
 from trainer.schedule import Schedule, scaled_rate, warmup_examples
 from trainer.signals import EXIT_RESUME_ME, StopSignal
 from trainer.stream import StepStream, batch_digest
+from trainer.update_rules import update_rule
 from trainer.watchdog import Watchdog
 
 # A first try must make many steps even of a small corpus; a real run states its batch.
 _DEFAULT_GLOBAL_BATCH = 8
 # A write that takes longer is stuck. The reference case's 112 GB take 5 minutes at 0.4 GB/s.
-_LONGEST_WRITE_MINUTES = 60.0
+LONGEST_WRITE_MINUTES = 60.0
 # How long a run that fails waits for its threads to leave the output folder.
 _GOODBYE_S = 5.0
 
@@ -136,7 +134,7 @@ class Run:
 
     def finish_saving(self) -> bool:
         """Collective: wait for the last save and its copy; whether it is durable here."""
-        self.watchdog.beat(extra_minutes=_LONGEST_WRITE_MINUTES)
+        self.watchdog.beat(extra_minutes=LONGEST_WRITE_MINUTES)
         with self.observer.spending("save"):
             is_saved = self.checkpoints.finish()
             self.checkpoints.finish_copies(self.watchdog.beat)
@@ -153,7 +151,7 @@ class Run:
     def save(self, *, must: bool) -> None:
         """Collective: begin a checkpoint of where the run stands, its metrics made durable first."""
         if must:  # it waits for the one in flight
-            self.watchdog.beat(extra_minutes=_LONGEST_WRITE_MINUTES)
+            self.watchdog.beat(extra_minutes=LONGEST_WRITE_MINUTES)
         with self.observer.spending("save"):
             owed = None if self.unvalidated is None else asdict(self.unvalidated)
             state = Saved(progress=self.progress, loader=self.loader.state_dict(), facts=self.facts, unvalidated=owed)
@@ -167,7 +165,9 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks, watchdog: Watch
     _make_deterministic(ranks.device)
     output = _output_folder(config, dataset)
     lock = OutputLock(output)
-    ranks.decide(lock.acquire)
+    mark = ranks.decide(lock.acquire)
+    ranks.agree(lambda: lock.look(mark, ranks.rank))
+    update_rule(config.optimizer)  # refused before the model is built
     plan = plan_model(config.model, dataset.manifest)
     loader = _make_loader(config, dataset, ranks)
     global_batch = loader.state_dict()["global_batch"]
@@ -228,7 +228,7 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks, watchdog: Watch
         watchdog=watchdog,
         flops_per_token=shape.flops_per_token(dataset.manifest.example.seq_len),
         peak_flops=_peak_of_all(ranks, config.precision),
-        observer=_open_observer(config, output, facts, progress, ranks, num_steps, say),
+        observer=open_observer(config, output, facts, progress, ranks, num_steps, say),
         lock=lock,
         facts=facts,
         num_steps=num_steps,
@@ -347,6 +347,7 @@ def _choose_mesh(
         recompute=config.recompute,
         cross_entropy="plain" if config.cross_entropy == "plain" else "chunked",
         compute_bytes=4 if config.precision == "fp32" else 2,
+        optimizer=config.optimizer.name,
     )
     replicas, reason = choose_replicas(shape, cluster, cut)
     say(f"mesh: {replicas} x {ranks.world_size // replicas}: {reason}")
@@ -358,35 +359,3 @@ def _peak_of_all(ranks: Ranks, precision: str) -> float | None:
     peaks = ranks.gather(peak_flops(device_name(ranks.device), precision))
     known = [peak for peak in peaks if peak is not None]
     return sum(known) if len(known) == len(peaks) else None
-
-
-def _open_observer(
-    config: TrainConfig,
-    output: Path,
-    facts: dict[str, Any],
-    progress: Progress,
-    ranks: Ranks,
-    num_steps: int,
-    say: Callable[[str], None],
-) -> Observer:
-    journal = history = None
-    if ranks.is_first:
-        _write_facts(output / "run.json", facts, say)
-        journal = Journal(output / "metrics.jsonl", say, resumed_step=progress.step)
-        history = History(output / "timeline.jsonl", say, step=progress.step, world_size=ranks.world_size)
-    return Observer(
-        journal=journal,
-        history=history,
-        publisher=make_publisher(config.prometheus, rank=ranks.rank, local_rank=ranks.local_rank),
-        say=say,
-        first_step=progress.step,
-        num_steps=num_steps,
-    )
-
-
-def _write_facts(path: Path, facts: dict[str, Any], say: Callable[[str], None]) -> None:
-    """Whole or not at all: on a full disk the file of the attempt before stays, and the run goes on."""
-    try:
-        storage.write_bytes(str(path), (json.dumps(facts, indent=2, ensure_ascii=False) + "\n").encode())
-    except OSError as error:
-        say(f"warning: {path} cannot be written: {error}")

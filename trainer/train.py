@@ -2,13 +2,15 @@
 
     torchrun --nproc-per-node 8 trainer/train.py --manifest v3.json [--config train.yaml] [--set key=value]...
 
-Exit codes: 0 done; 1 failed; 2 the request is wrong; 75 stopped by a signal with a checkpoint saved: run it again.
+Exit codes: 0 done; 1 failed; 2 the request is wrong; 3 trained and saved, but the final model could not be written; 75
+stopped by a signal with a checkpoint saved: run it again.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -26,14 +28,15 @@ from trainer.config import TrainConfig, load_config
 from trainer.export import export
 from trainer.facts import StepFacts
 from trainer.hardware import memory_peak_bytes, utilisation
-from trainer.parallel import process_group
-from trainer.run import Run, prepare
+from trainer.parallel import RankError, process_group
+from trainer.run import LONGEST_WRITE_MINUTES, Run, prepare
 from trainer.signals import StopSignal, die_with_launcher
 from trainer.step import train_step
 from trainer.watchdog import Watchdog
 
 # How long a rank other than the first waits, its line unsaid, for the launcher to end it after rank 0 has spoken.
 _SILENT_S = 10.0
+EXIT_NOT_EXPORTED = 3
 
 _EXAMPLES = """\
 examples:
@@ -112,12 +115,25 @@ def train(run: Run, stop: StopSignal) -> int:
             run.save(must=is_last)
 
     is_saved = run.finish_saving()
-    run.watchdog.rest()  # one rank gathers and writes the whole model, which takes as long as it takes
-    export(run.model, run.plan, run.dataset, run.output / "final", ranks)
+    run.watchdog.beat(extra_minutes=LONGEST_WRITE_MINUTES)
+    try:
+        export(run.model, run.plan, run.dataset, run.output / "final", ranks)
+    except RankError as error:
+        run.observer.ended("not exported")
+        run.say(_how_to_export(run, error, is_saved))
+        return EXIT_NOT_EXPORTED if is_saved else 1
     run.observer.ended("done")
     run.say(f"done: {run.progress.step} steps; the model is in {run.output / 'final'}")
     run.say(run.observer.summary())
     return 0 if is_saved else 1
+
+
+def _how_to_export(run: Run, error: RankError, is_saved: bool) -> str:
+    failed = f"train.py: the model was not written to {run.output / 'final'}: {error}"
+    if not is_saved:
+        return f"{failed}; nor was its last checkpoint; make room and run the same command again, it resumes earlier"
+    again = f"python -m trainer export {shlex.quote(str(run.output))}"
+    return f"{failed}; checkpoint step-{run.progress.step} holds it: make room, then {again}, or the same command again"
 
 
 def _what_was_not_finite(run: Run, examples: list[tuple[int, int]]) -> str:

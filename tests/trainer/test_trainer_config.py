@@ -59,7 +59,7 @@ def test_an_unknown_key_like_no_other_lists_the_keys() -> None:
         ("seed=1.5", "seed: is the number 1.5, expected a whole number"),
         ("steps=yes", "steps: is the text 'yes', expected a whole number or null"),
         ("precision=fp8", "precision: is the text 'fp8', expected one of fp32, bf16, fp16"),
-        ("optimizer.betas=[0.9]", "optimizer.betas: is a list [0.9], expected a list of 2 values"),
+        ("optimizer.betas=[0.9]", "optimizer.betas: is a list [0.9], expected a list of 2 values or null"),
         ("model=llama", "model: is the text 'llama', expected keys with values"),
         ("lr=0", "lr: 0.0 cannot train; give a positive number such as 3e-4"),
         ("checkpoint.keep=0", "checkpoint.keep: 0 is below 1; give 1 or more"),

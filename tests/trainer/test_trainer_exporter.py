@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from manifests.yaml_config import ConfigError
 from tests.trainer.test_trainer_journal import facts
+from tests.trainer.trainer_processes import files_of_at_most
 from trainer.config import PrometheusConfig
 from trainer.exporter import Publisher, make_publisher
 from trainer.facts import ValidationResult
@@ -64,6 +65,31 @@ def test_a_port_that_is_taken_is_refused_with_its_number() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=rf"prometheus\.port: cannot listen on 127\.0\.0\.1:{port}: .*; give ano"):
             Publisher(PrometheusConfig(port=port), rank=0)
+
+
+def test_a_file_that_finds_no_room_is_said_once_counted_and_written_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "folder" / "run.prom"
+    file.parent.mkdir()
+    publisher = Publisher(PrometheusConfig(textfile=str(file)), rank=8)
+    publisher.publish()
+    with files_of_at_most(10):
+        for _ in range(3):
+            publisher.publish()
+    assert [path.name for path in file.parent.iterdir()] == ["run.prom"]
+    publisher.exporter.goodput(0.5)
+    publisher.publish()
+    assert series(file.read_text())["shardmill_goodput"] == 0.5
+    assert capsys.readouterr().err.splitlines() == [
+        f"rank 8: warning: {file} cannot be written: [Errno 27] File too large; the run goes on without it",
+        f"rank 8: {file} is written again; it was left as it was 3 times",
+    ]
+
+
+def test_a_file_without_a_folder_is_refused_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"prometheus\.textfile: .*/none is no folder; make it, or give another file"):
+        Publisher(PrometheusConfig(textfile=str(tmp_path / "none" / "run.prom")), rank=0)
 
 
 def test_only_the_first_rank_of_a_node_serves_and_only_where_asked() -> None:

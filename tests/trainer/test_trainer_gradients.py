@@ -1,14 +1,11 @@
 """Gradients over any mesh and any cut of the global batch equal those of one process that knows nothing of ranks."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from tests.trainer.forked_ranks import ForkedRanks
 from tests.trainer.trainer_gradient_batch import make_reference, make_rows
 from trainer.loss import count_labels
 from trainer.model import loss_sum_of
@@ -32,14 +29,19 @@ def reference() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", params=sorted(CASES))
-def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def results(
+    request: pytest.FixtureRequest, forked: ForkedRanks, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
     world_size: int = request.param
-    target = tmp_path_factory.mktemp("gradients") / "results.pt"
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world_size)]
-    worker = ["--module", "tests.trainer.trainer_gradient_worker", str(target), *CASES[world_size]]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    root = Path(__file__).parents[2]
-    subprocess.run([sys.executable, *launch, *worker], check=True, env=environment, cwd=root, timeout=240)
+    folder = tmp_path_factory.mktemp("gradients")
+    target = folder / "results.pt"
+    codes, lines = forked.run(
+        [str(target), *CASES[world_size]],
+        folder / "log",
+        ranks=world_size,
+        call="tests.trainer.trainer_gradient_worker:main",
+    )
+    assert codes == [0] * world_size, lines
     return {"world_size": world_size, **torch.load(target, weights_only=True)}
 
 

@@ -21,7 +21,8 @@ from trainer.plan.cluster import Cluster, Cut
 from trainer.plan.epoch import Prices, bill, plan_epoch
 from trainer.plan.memory import SCHEMES, activation_bytes, block_activation_bytes, fits, logit_bytes, memory_of
 from trainer.plan.mesh import choose_replicas
-from trainer.plan.saving import daly_interval, plan_saving, young_interval
+from trainer.plan.optimizer_state import StateBytes
+from trainer.plan.saving import checkpoint_bytes, daly_interval, plan_saving, young_interval
 from trainer.plan.shape import Shape, shape_of, shape_of_config
 from trainer.plan.speed import step_time, tokens_per_gpu_s
 
@@ -40,6 +41,7 @@ ROUND = Shape(
     num_kv_heads=32,
     head_dim=128,
     vocab_size=128_000,
+    state={"adamw": StateBytes(split=56_000_000_000, whole=0), "adafactor": StateBytes(split=40_000, whole=16_000)},
 )
 CLUSTER, CUT = Cluster(), Cut()
 
@@ -199,20 +201,20 @@ def test_the_interval_of_young_and_daly() -> None:
 
 @given(cost=st.floats(0.01, 600), failures=st.floats(0.01, 50))
 def test_no_other_interval_loses_less_than_the_best_one(cost: float, failures: float) -> None:
-    saving = plan_saving(7_000_000_000, stall=cost, write_bytes_per_s=1e15, restart=0.0, failures_per_day=failures)
+    saving = plan_saving(84e9, stall=cost, write_bytes_per_s=1e15, restart=0.0, failures_per_day=failures)
     best = saving.lost_fraction(young_interval(cost, 86_400 / failures))
     for factor in (0.5, 0.9, 1.1, 2.0):
         assert saving.lost_fraction(factor * young_interval(cost, 86_400 / failures)) > best
 
 
 def test_a_checkpoint_every_25_minutes_with_a_failure_a_day() -> None:
-    saving = plan_saving(7_000_000_000, stall=0.5, write_bytes_per_s=2e9, restart=300, failures_per_day=1)
-    assert saving.checkpoint_bytes == 84e9
+    saving = plan_saving(84e9, stall=0.5, write_bytes_per_s=2e9, restart=300, failures_per_day=1)
+    assert saving.checkpoint_bytes == checkpoint_bytes(ROUND, "adamw") == 84e9
     assert saving.write == 42.0
     # 0.5 / 1500 + (750 + 42 + 300) / 86400
     assert saving.lost_fraction(1500) == pytest.approx(0.012972, abs=1e-6)
     assert saving.mean_bandwidth(1500) == 56e6
-    slow = plan_saving(7_000_000_000, stall=0.5, write_bytes_per_s=1e8, restart=300, failures_per_day=1)
+    slow = plan_saving(84e9, stall=0.5, write_bytes_per_s=1e8, restart=300, failures_per_day=1)
     assert slow.best_interval == slow.write == 840.0
 
 

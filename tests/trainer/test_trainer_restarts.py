@@ -31,16 +31,22 @@ def unbroken(forked: ForkedRanks, manifest: str, output: Path, *settings: str) -
 def test_torchrun_starts_again_what_was_killed_and_what_hangs_and_the_run_ends_as_an_unbroken_one(
     forked: ForkedRanks, manifest: str, tmp_path: Path
 ) -> None:
-    settings = (*SETTINGS, "model.config.attention_dropout=0.2", "hang_minutes=0.2")
+    settings = (*SETTINGS, "model.config.attention_dropout=0.2", "hang_minutes=0.2", "start_minutes=0.2")
     expected = unbroken(forked, manifest, tmp_path / "unbroken", *settings)
     output = tmp_path / "broken"
     launch = ["--standalone", "--nproc-per-node", "2", "--max-restarts", "5", "--shutdown-timeout", "2"]
     process = TrainingProcess(manifest, output, *settings, torchrun=launch)
     process.wait_for("step 12/")
     os.kill(process.ranks()[1], signal.SIGKILL)
+    # A stopped process does nothing, and ends only by SIGKILL: what a dead file system makes of one. First in a start.
+    process.wait_for("data: ")
+    stopped = process.ranks()[1]
+    os.kill(stopped, signal.SIGSTOP)
+    assert "took more than 12 s (start_minutes)" in process.wait_for("rank 0: ")
+    process.wait_for("Timeout (0:00:12)!")
+    os.kill(stopped, signal.SIGKILL)  # torchrun would, after 30 s
     process.wait_for("resumed from")
     process.wait_for("step ")
-    # A stopped process does nothing, and ends only by SIGKILL: what a dead file system makes of one.
     os.kill(process.ranks()[1], signal.SIGSTOP)
     process.wait_for("Timeout (0:00:12)!")
     process.wait_for("resumed from")

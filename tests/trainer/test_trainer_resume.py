@@ -9,8 +9,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from tests.trainer.forked_ranks import ForkedRanks
 from tests.trainer.trainer_datasets import write_dataset
-from tests.trainer.trainer_processes import TrainingProcess, complete, figures
+from tests.trainer.trainer_processes import TrainingProcess, complete, figures, train_arguments
 from trainer.checkpoint_files import fault
 from trainer.journal import read_rows
 from trainer.output_lock import OutputLock
@@ -38,9 +39,12 @@ def steady(manifest: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
-def test_a_run_of_two_ranks_killed_and_stopped_goes_on_bit_for_bit(manifest: str, tmp_path: Path) -> None:
+def test_a_run_of_two_ranks_killed_and_stopped_goes_on_bit_for_bit(
+    forked: ForkedRanks, manifest: str, tmp_path: Path
+) -> None:
     unbroken, broken, remote = tmp_path / "unbroken", tmp_path / "broken", tmp_path / "remote"
-    complete(manifest, unbroken, *BROKEN, DROPOUT, ranks=2)
+    codes, lines = forked.run(train_arguments(manifest, unbroken, *BROKEN, DROPOUT), tmp_path / "log", ranks=2)
+    assert codes == [0, 0], lines
     expected = figures(unbroken)
     assert [row["step"] for row in expected] == list(range(1, 81))
 

@@ -1,11 +1,6 @@
-"""Run by torchrun: full gradients, loss and norm of one step, for several meshes and cuts of the same global batch.
+"""Full gradients, loss and norm of one step, for several meshes and cuts of the same global batch."""
 
-    torchrun ... --module tests.trainer.trainer_gradient_worker OUT REPLICATE:MICRO_BATCH:CROSS_ENTROPY:RECOMPUTE ...
-
-Rank 0 writes to OUT, by case, what test_trainer_gradients.py compares with a model that knows nothing of ranks.
-"""
-
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +9,6 @@ from torch.distributed.fsdp import FSDPModule
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PreTrainedModel
 
-from manifests.command_line import leave
 from tests.trainer.trainer_gradient_batch import NUM_EXAMPLES, make_plan, make_rows
 from trainer.config import MeshConfig
 from trainer.loss import count_labels
@@ -105,8 +99,12 @@ def nan_on_the_last_rank(ranks: Ranks) -> list[bool]:
     return ranks.gather(result.applied)
 
 
-def main() -> None:
-    target, *cases = sys.argv[1:]
+def main(arguments: Sequence[str]) -> int:
+    """For forked_ranks: OUT REPLICATE:MICRO_BATCH:CROSS_ENTROPY:RECOMPUTE[:offload] ...
+
+    Rank 0 writes to OUT, by case, what test_trainer_gradients.py compares with a model that knows nothing of ranks.
+    """
+    target, *cases = arguments
     with process_group() as ranks:
         results: dict[str, Any] = {}
         for case in cases:
@@ -115,8 +113,4 @@ def main() -> None:
         if ranks.is_first:
             torch.save({"cases": results, "applied": applied}, Path(target))
         ranks.sum([0])  # all leave together, as the trainer does
-
-
-if __name__ == "__main__":
-    main()
-    leave(0)
+    return 0

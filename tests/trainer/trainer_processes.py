@@ -5,7 +5,8 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,17 @@ def complete(manifest: str, output: Path, *settings: str, ranks: int = 1) -> Tra
     process = TrainingProcess(manifest, output, *settings, ranks=ranks)
     assert process.finish() == 0, "\n".join(process.lines)
     return process
+
+
+@contextmanager
+def files_of_at_most(num_bytes: int) -> Iterator[None]:
+    """In this process, and in what it starts meanwhile. Python ignores SIGXFSZ, so the write fails with EFBIG."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def figures(output: Path, names: Sequence[str] = EXACT) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from trainer.plan.epoch import DAY, Prices
 from trainer.plan.render import render
 from trainer.plan.shape import Shape, shape_of_config
 from trainer.plan.speed import tokens_per_gpu_s
+from trainer.update_rules import OPTIMIZERS
 
 # Llama-shaped, 7.03 billion parameters with the tokenizer of the reference case.
 SEVEN_BILLION: dict[str, Any] = {
@@ -74,6 +75,7 @@ def _question(options: argparse.Namespace) -> Question:
         recompute=options.recompute,
         cross_entropy=options.cross_entropy,
         compute_bytes=4 if options.precision == "fp32" else 2,
+        optimizer=options.optimizer,
     )
     rate = options.tokens_per_gpu_s
     if rate is None:
@@ -158,6 +160,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--recompute", choices=("none", "selective", "full"), default="selective", help="(selective)")
     add("--cross-entropy", choices=("plain", "chunked"), default="chunked", help="(chunked)")
     add("--precision", choices=("bf16", "fp16", "fp32"), default="bf16", help="(bf16)")
+    add("--optimizer", choices=sorted(OPTIMIZERS), default="adamw", help="(adamw)")
     add("--deadline-days", type=number, default=5.0, metavar="D", help="(5)")
     add("--failures-per-day", type=number, default=1.0, metavar="N", help="of the whole cluster (1)")
     add("--save-s", type=number, metavar="S", help='measured stall of a save, "save" in timeline.jsonl')

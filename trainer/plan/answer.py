@@ -8,7 +8,7 @@ from typing import Any
 from trainer.plan.cluster import Cluster, Cut
 from trainer.plan.epoch import Bill, Epoch, Prices, bill, plan_epoch
 from trainer.plan.memory import OFFERED, SCHEMES, Memory, fits, memory_of
-from trainer.plan.saving import Saving, plan_saving
+from trainer.plan.saving import Saving, checkpoint_bytes, plan_saving
 from trainer.plan.shape import Shape
 from trainer.plan.speed import StepTime, step_time
 
@@ -89,9 +89,10 @@ def answer(question: Question) -> Answer:
     stall = question.stall
     if stall is None:
         # Every GPU copies its own shard; copies of a shard are written once, by the first replica.
-        stall = 12 * shape.num_parameters / cluster.gpus_per_node / cluster.host_link
+        inside = cluster.gpus_per_node
+        stall = (4 * shape.num_parameters / inside + shape.state[cut.optimizer].on_one_of(inside)) / cluster.host_link
     saving = plan_saving(
-        shape.num_parameters,
+        checkpoint_bytes(shape, cut.optimizer),
         stall=stall,
         write_bytes_per_s=question.write_bytes_per_s,
         restart=question.restart,

@@ -41,7 +41,7 @@ class Cluster:
 class Cut:
     """How a step is made. seq_len in tokens; global_batch and micro_batch in examples, the latter on one GPU.
 
-    compute_bytes: of a number in the forward pass: 2 (bf16, fp16) or 4 (fp32).
+    compute_bytes: of a number in the forward pass: 2 (bf16, fp16) or 4 (fp32). optimizer: of update_rules.OPTIMIZERS.
     """
 
     seq_len: int = 4096
@@ -50,6 +50,7 @@ class Cut:
     recompute: Literal["none", "selective", "full"] = "selective"
     cross_entropy: Literal["plain", "chunked"] = "chunked"
     compute_bytes: int = 2
+    optimizer: str = "adamw"
 
     @property
     def tokens_per_step(self) -> int:

@@ -1,16 +1,17 @@
-"""Bytes one GPU must hold, term by term, for each way to spread the training state. AdamW, 16 bytes a parameter.
+"""Bytes one GPU must hold, term by term, for each way to spread the training state.
 
     scheme       parameters   gradients   optimizer      this trainer: mesh.replicate x mesh.shard
-    replicated   2 N          2 N         12 N           one copy a GPU (DDP)         all x 1
-    zero1        2 N          2 N         12 N / W       not offered: zero3 costs the same traffic here
-    zero2        2 N          2 N / W     12 N / W       not offered
-    hsdp         4 N / g      4 N / g     8 N / g        a copy a node                nodes x g
-    fsdp         4 N / W      4 N / W     8 N / W        one copy in all (ZeRO-3)     1 x all
+    replicated   2 N          2 N         4 N + S        one copy a GPU (DDP)         all x 1
+    zero1        2 N          2 N         (4 N + S) / W  not offered: zero3 costs the same traffic here
+    zero2        2 N          2 N / W     (4 N + S) / W  not offered
+    hsdp         4 N / g      4 N / g     S / g          a copy a node                nodes x g
+    fsdp         4 N / W      4 N / W     S / W          one copy in all (ZeRO-3)     1 x all
     offload      0            0           0              hsdp with shards in host memory, mesh.offload
 
-N parameters, W GPUs, g GPUs a node. Classic schemes keep 16-bit parameters and gradients with fp32 masters beside the
-moments (Rajbhandari et al. 2020, arXiv:1910.02054); FSDP2 keeps fp32 shards and makes 16-bit copies of one group at a
-time. Both are 16 bytes a parameter. Replicated is counted the classic way.
+N parameters, W GPUs, g GPUs a node, S the optimizer's own state: 8 N for AdamW (16 bytes a parameter in all), 4 N for
+Lion, next to nothing for Adafactor, of which a part is whole on every GPU (optimizer_state.py). Classic schemes keep
+16-bit parameters and gradients with fp32 masters beside that state (Rajbhandari et al. 2020, arXiv:1910.02054); FSDP2
+keeps fp32 shards and makes 16-bit copies of one group at a time: as many bytes. Replicated is counted the classic way.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from trainer.plan.shape import Shape
 
 SCHEMES = ("replicated", "zero1", "zero2", "hsdp", "fsdp", "offload")
 OFFERED = ("replicated", "hsdp", "fsdp", "offload")
-STATE_BYTES = 16  # a parameter: value, gradient, two moments in fp32; or 16-bit value and gradient with fp32 master
 CHUNK_LOGITS = 2**26  # trainer.cross_entropy: logits of a chunk
 
 
@@ -54,12 +54,13 @@ class Memory:
 def memory_of(scheme: str, shape: Shape, cluster: Cluster, cut: Cut) -> Memory:
     """One of SCHEMES."""
     n, w, g, b = shape.num_parameters, cluster.num_gpus, cluster.gpus_per_node, cut.compute_bytes
+    state = shape.state[cut.optimizer]
     own = {
-        "replicated": (2 * n, 2 * n, 12 * n),
-        "zero1": (2 * n, 2 * n, 12 * n / w),
-        "zero2": (2 * n, 2 * n / w, 12 * n / w),
-        "hsdp": (4 * n / g, 4 * n / g, 8 * n / g),
-        "fsdp": (4 * n / w, 4 * n / w, 8 * n / w),
+        "replicated": (2 * n, 2 * n, 4 * n + state.total),
+        "zero1": (2 * n, 2 * n, 4 * n / w + state.on_one_of(w)),
+        "zero2": (2 * n, 2 * n / w, 4 * n / w + state.on_one_of(w)),
+        "hsdp": (4 * n / g, 4 * n / g, state.on_one_of(g)),
+        "fsdp": (4 * n / w, 4 * n / w, state.on_one_of(w)),
         "offload": (0.0, 0.0, 0.0),
     }[scheme]
     parameters, gradients, optimizer = map(float, own)
@@ -75,7 +76,7 @@ def memory_of(scheme: str, shape: Shape, cluster: Cluster, cut: Cut) -> Memory:
         gathered=gathered,
         activations=activation_bytes(shape, cut),
         logits=logit_bytes(shape, cut) + (b * shape.root_parameters if gathered else 0.0),
-        host=float(STATE_BYTES * n / g) if scheme == "offload" else 0.0,
+        host=8 * n / g + state.on_one_of(g) if scheme == "offload" else 0.0,
     )
 
 

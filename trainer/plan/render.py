@@ -46,7 +46,7 @@ def _memory(answer: Answer) -> str:
                 _remark(scheme, answer),
             ]
         )
-    return f"memory, of {usable / GIB:.1f} GiB usable\n" + _table(rows)
+    return f"memory with {answer.question.cut.optimizer}, of {usable / GIB:.1f} GiB usable\n" + _table(rows)
 
 
 def _remark(scheme: SchemeAnswer, answer: Answer) -> str:

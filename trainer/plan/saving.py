@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-CHECKPOINT_BYTES = 12  # a parameter: fp32 value and both moments; gradients are not kept
+from trainer.plan.shape import Shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,16 +50,20 @@ def daly_interval(cost: float, mean_time_between_failures: float) -> float:
     return first * (1 + math.sqrt(ratio) / 3 + ratio / 9) - cost
 
 
+def checkpoint_bytes(shape: Shape, optimizer: str) -> float:
+    """fp32 values and the optimizer's state; gradients are not kept."""
+    return float(4 * shape.num_parameters + shape.state[optimizer].total)
+
+
 def plan_saving(
-    num_parameters: int,
+    size: float,
     *,
     stall: float,
     write_bytes_per_s: float,
     restart: float,
     failures_per_day: float,
 ) -> Saving:
-    """stall: seconds a save holds the steps, as measured (timeline.jsonl, "save")."""
-    size = float(CHECKPOINT_BYTES * num_parameters)
+    """size: of a checkpoint in bytes. stall: seconds a save holds the steps, as measured (timeline.jsonl, "save")."""
     between = 86_400 / failures_per_day
     write = size / write_bytes_per_s
     return Saving(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from manifests.yaml_config import ConfigError
 from trainer.attention import reaches
 from trainer.blocks import blocks
 from trainer.experts import Experts, experts_of
+from trainer.plan.optimizer_state import StateBytes, state_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +25,7 @@ class Shape:
     active: parameters that a token passes, all of them but for experts not chosen. embedding: the table of input
     tokens; head: the matrix of output tokens, 0 where it is that table. largest_block: parameters of the largest block,
     which FSDP gathers as one; in_blocks: of all. windows: tokens seen at most, for each layer with such a bound.
+    state: of an optimizer, by its name.
     """
 
     num_parameters: int
@@ -38,6 +41,7 @@ class Shape:
     num_kv_heads: int
     head_dim: int
     vocab_size: int
+    state: Mapping[str, StateBytes]
     windows: tuple[int, ...] = ()
 
     @property
@@ -90,6 +94,7 @@ def shape_of(model: PreTrainedModel) -> Shape:
         num_kv_heads=int(getattr(config, "num_key_value_heads", None) or heads),
         head_dim=_head_dim(config, hidden // heads),
         vocab_size=int(config.vocab_size),
+        state=state_bytes(model.parameters()),
         windows=_windows(config),
     )
 

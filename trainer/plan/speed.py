@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from trainer.plan.cluster import Cluster, Cut
 from trainer.plan.shape import Shape
+from trainer.update_rules import OPTIMIZERS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +57,8 @@ def step_time(scheme: str, shape: Shape, cluster: Cluster, cut: Cut, *, tokens_p
     if scheme == "offload":
         # Shards up in each of two gathers and gradients down, each micro-batch, in fp32.
         moves = passes * 12 * n / inside / cluster.host_link
-        # Adam reads value, gradient and two moments and writes three of them back: 28 bytes a parameter.
-        update = 28 * n / cluster.host_memory
+        # A node's processors update its copy.
+        update = OPTIMIZERS[cut.optimizer].traffic_bytes * n / cluster.host_memory
     if scheme in ("zero1", "zero2", "replicated"):
         # 16-bit gradients reduced over all GPUs, and (ZeRO) as much again to spread the new parameters.
         link = cluster.node_link if nodes > 1 else cluster.gpu_link
