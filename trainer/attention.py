@@ -53,7 +53,9 @@ EVERYTHING = Reach()
 
 
 def choices(asked: Literal["auto", "sdpa", "flex", "eager"], device: torch.device) -> list[Attention]:
-    """The implementations to try, the best first. On CPU flex has no backward pass."""
+    """The implementations to try, the best first. Raises ConfigError for flex on CPU: it has no backward pass there."""
+    if asked == "flex" and device.type == "cpu":
+        raise ConfigError("attention", "flex has no backward pass on CPU; give auto, sdpa or eager")
     if asked != "auto":
         return [asked]
     return ["flex", "sdpa", "eager"] if device.type == "cuda" else ["sdpa", "eager"]

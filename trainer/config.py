@@ -74,6 +74,9 @@ class OptimizerConfig:
     max_skipped: int = setting("this many non-finite steps in a row stop the run", 10)
 
     def __post_init__(self) -> None:
+        if self.betas is not None and not all(0.0 <= beta < 1.0 for beta in self.betas):
+            raise ConfigError("betas", f"{list(self.betas)} are no decays; give two numbers from 0 to below 1")
+        _at_least("eps", self.eps, 0.0)
         _at_least("weight_decay", self.weight_decay, 0.0)
         _at_least("max_skipped", self.max_skipped, 1)
         if self.clip_norm is not None and self.clip_norm <= 0:

@@ -9,6 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from manifests import Manifest, load
+from manifests.yaml_config import ConfigError
 from tests.trainer.trainer_datasets import TINY_MODEL, write_dataset
 from tests.trainer.trainer_gradient_batch import make_plan, make_rows
 from trainer.attention import Reach, choices, document_block_mask, document_mask
@@ -131,3 +132,5 @@ def test_flex_comes_first_on_cuda_and_what_was_asked_for_is_kept() -> None:
     assert choices("auto", torch.device("cuda", 0)) == ["flex", "sdpa", "eager"]
     assert choices("auto", torch.device("cpu")) == ["sdpa", "eager"]
     assert choices("sdpa", torch.device("cuda", 0)) == ["sdpa"]
+    with pytest.raises(ConfigError, match="flex has no backward pass on CPU; give auto, sdpa or eager"):
+        choices("flex", torch.device("cpu"))

@@ -60,6 +60,11 @@ def test_an_unknown_key_like_no_other_lists_the_keys() -> None:
         ("steps=yes", "steps: is the text 'yes', expected a whole number or null"),
         ("precision=fp8", "precision: is the text 'fp8', expected one of fp32, bf16, fp16"),
         ("optimizer.betas=[0.9]", "optimizer.betas: is a list [0.9], expected a list of 2 values or null"),
+        (
+            "optimizer.betas=[0.9, 1.5]",
+            "optimizer.betas: [0.9, 1.5] are no decays; give two numbers from 0 to below 1",
+        ),
+        ("optimizer.eps=-1", "optimizer.eps: -1.0 is below 0.0; give 0.0 or more"),
         ("model=llama", "model: is the text 'llama', expected keys with values"),
         ("lr=0", "lr: 0.0 cannot train; give a positive number such as 3e-4"),
         ("checkpoint.keep=0", "checkpoint.keep: 0 is below 1; give 1 or more"),
