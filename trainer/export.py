@@ -12,8 +12,22 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_
 
 from manifests import storage
 from manifests.manifest import Dataset
+from manifests.yaml_config import ConfigError
 from trainer.model import ModelPlan, skeleton
 from trainer.parallel import Ranks
+
+# In each exported folder: what it was trained on, and the mark that it is ours to replace.
+_ORIGIN = "shardmill.json"
+
+
+def check_target(target: Path, where: str) -> None:
+    """Raises ConfigError under the name `where` if `target`, whose place an export takes, holds anything else."""
+    is_ours = (target / _ORIGIN).is_file()
+    is_empty = target.is_dir() and not any(target.iterdir())
+    if target.exists() and not is_ours and not is_empty:
+        raise ConfigError(
+            where, f"{target} is there and is no model exported by Shardmill, which would replace it; give another"
+        )
 
 
 def export(model: nn.Module, plan: ModelPlan, dataset: Dataset, target: Path, ranks: Ranks) -> None:
@@ -54,7 +68,7 @@ def _write(weights: dict[str, Any], plan: ModelPlan, dataset: Dataset, folder: P
     settings = _tokenizer_settings(json.loads(tokenizer), manifest.tokenizer.eos_id, manifest.tokenizer.bos_id)
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", "utf-8")
     origin = {"name": manifest.name, "version": manifest.version, "digest": manifest.digest}
-    (folder / "shardmill.json").write_text(json.dumps({"trained_on": origin}, indent=2) + "\n", "utf-8")
+    (folder / _ORIGIN).write_text(json.dumps({"trained_on": origin}, indent=2) + "\n", "utf-8")
 
 
 def _tokenizer_settings(tokenizer: dict[str, Any], eos_id: int, bos_id: int | None) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from manifests.manifest import load
 from trainer import checkpoint_files as files
 from trainer.checkpoint import Saved
 from trainer.config import ModelConfig
-from trainer.export import write_model
-from trainer.model import build_model, plan_model
+from trainer.export import check_target, write_model
+from trainer.model import plan_model, skeleton
 from trainer.parallel import materialize
 
 
@@ -28,8 +28,9 @@ def export(run: Path, *, step: int | None, target: Path | None, manifest: str | 
     """
     found = _newest(run) if step is None else _checked(run, step)
     folder = files.folder_of(run / "checkpoints", found)
-    if target is None:
-        target = run / ("final" if step is None else f"export-{step}")
+    default = run / ("final" if step is None else f"export-{step}")
+    target = default if target is None else target.resolve()  # `.` and `..` have no name to write beside
+    check_target(target, "--to")
     facts = Saved.from_json(json.loads((folder / files.STATE_NAME).read_text(encoding="utf-8")), folder).facts
     dataset = load(manifest or facts["manifest_url"])
     if dataset.manifest.digest != facts["manifest"]["digest"]:
@@ -38,7 +39,7 @@ def export(run: Path, *, step: int | None, target: Path | None, manifest: str | 
             f" {facts['manifest']['digest']}; give that version"
         )
     plan = plan_model(ModelConfig(config=facts["model"]), dataset.manifest)
-    model = build_model(plan)
+    model = skeleton(plan)
     materialize(model, torch.device("cpu"), {})
     weights = get_model_state_dict(model)
     with warnings.catch_warnings():

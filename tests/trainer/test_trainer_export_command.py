@@ -1,0 +1,53 @@
+"""`python -m trainer export`: what it may replace, and models that not every attention can compute."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.forked_ranks import ForkedRanks
+from tests.trainer.trainer_datasets import write_dataset
+from tests.trainer.trainer_processes import train_arguments
+from trainer.__main__ import main
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_nothing_but_an_earlier_export_is_replaced(
+    forked: ForkedRanks, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    arguments = train_arguments(write_dataset(tmp_path / "data"), run, "global_batch=4", "steps=1")
+    codes, lines = forked.run(arguments, tmp_path / "log")
+    assert codes == [0], lines
+    others = tmp_path / "others"
+    others.mkdir()
+    (others / "thesis.txt").write_text("five years of work")
+    (tmp_path / "link").symlink_to(others)
+    file = tmp_path / "file"
+    file.write_text("a file")
+    monkeypatch.chdir(run)
+    for target in (others, tmp_path / "link", file, run, Path(".."), Path("/")):
+        assert main(["export", str(run), "--to", str(target)]) == 2
+        assert capsys.readouterr().err == (
+            f"python -m trainer: --to: {target.resolve()} is there and is no model exported by Shardmill, which would"
+            " replace it; give another\n"
+        )
+    assert contents(others) == {"thesis.txt": b"five years of work"}
+    assert (run / "checkpoints" / "step-1").is_dir()
+
+    (tmp_path / "empty").mkdir()
+    for target in (run / "final", tmp_path / "empty", tmp_path / "new"):
+        assert main(["export", str(run), "--to", str(target)]) == 0
+        assert contents(target) == contents(run / "final")
+
+
+def test_a_model_that_only_eager_attention_computes_is_exported(forked: ForkedRanks, tmp_path: Path) -> None:
+    keys = ("model_type=gpt_neo", "num_heads=2", "num_layers=2", "attention_types=[[[global, local], 1]]")
+    settings = ("global_batch=4", "steps=1", *(f"model.config.{key}" for key in keys))
+    run = tmp_path / "run"
+    codes, lines = forked.run(train_arguments(write_dataset(tmp_path / "data"), run, *settings), tmp_path / "log")
+    assert codes == [0], lines
+    assert main(["export", str(run), "--to", str(tmp_path / "again")]) == 0
+    assert contents(tmp_path / "again") == contents(run / "final")
