@@ -35,6 +35,14 @@ def architecture(say: Callable[[str], None], config: PretrainedConfig, family: F
         say(words)
 
 
+def left_out(say: Callable[[str], None], names: list[str]) -> None:
+    if names:
+        say(
+            f"note: {len(names):,} tensors of model.path are no part of transformers' model, the first {names[0]}: they"
+            " are not trained and not in the exported model"
+        )
+
+
 def start(say: Callable[[str], None], folder: Path | None, progress: Progress, notes: list[str]) -> None:
     if folder is None:
         say("starting from step 0")

@@ -25,7 +25,7 @@ from transformers.core_model_loading import revert_weight_conversion
 from manifests.yaml_config import ConfigError
 from trainer.attention import Attention
 from trainer.experts import experts_of
-from trainer.model import ModelPlan, build_model, in_a_line, logits_of
+from trainer.model import UNMAKEABLE, ModelPlan, build_model, in_a_line, logits_of, unmakeable
 from trainer.parallel import materialize
 from trainer.router_loss import asks_for_balance
 from trainer.small_copy import small_copies
@@ -69,21 +69,17 @@ def try_family(plan: ModelPlan, choices: Sequence[Attention], device: torch.devi
 def _try(plan: ModelPlan, attention: Attention, places: Sequence[torch.device]) -> Family:
     family = plan.config.model_type
     failure: Exception | None = None
-    for place, config in itertools.product(places, small_copies(plan.config)):
+    try:
+        copies = list(small_copies(plan.config))
+    except UNMAKEABLE as error:
+        raise unmakeable(plan.config, error) from error
+    for place, config in itertools.product(places, copies):
         small = replace(plan, config=config, weights=None)
         try:
             model, reference = _filled(small, attention), _filled(small, "eager")
             model.to(place)  # type: ignore[arg-type]  # transformers' wrapper hides the type of its first argument
             packed, alone = _packed_and_alone(model, reference)
-        except (
-            ValueError,
-            TypeError,
-            KeyError,
-            NotImplementedError,
-            AttributeError,
-            RuntimeError,
-            IndexError,
-        ) as error:
+        except UNMAKEABLE as error:
             failure = error
             continue
         for before, after in zip(packed, alone, strict=True):

@@ -38,6 +38,12 @@ SMALL_LLAMA: dict[str, Any] = {
 }
 
 
+# What transformers raises over keys of a config that do not go together.
+UNMAKEABLE = (
+    *(ValueError, TypeError, AttributeError, AssertionError, ImportError),
+    *(LookupError, RuntimeError, ArithmeticError),
+)
+
 # Bars redraw a line; in the log of a cluster job each redrawing is a line of its own.
 disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers annotates a part of its functions
 
@@ -92,8 +98,10 @@ def read_architecture(path: Path, where: str) -> PretrainedConfig:
     file = path / "config.json" if path.is_dir() else path
     try:
         values = json.loads(file.read_text(encoding="utf-8"), object_hook=_special_float)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(where, f"cannot read {file}: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(where, f"{file} holds no object of keys; give the config.json of a Hugging Face model")
     return _from_keys(values)
 
 
@@ -171,11 +179,15 @@ def make_model(plan: ModelPlan, *, attention: Attention) -> PreTrainedModel:
                 dtype=torch.float32,
                 attn_implementation=IMPLEMENTATIONS[attention],
             )
-    except (ValueError, TypeError, AttributeError, AssertionError, ImportError) as error:
-        raise ConfigError("model", f"transformers makes no {plan.config.model_type}: {in_a_line(error)}") from error
+    except UNMAKEABLE as error:
+        raise unmakeable(plan.config, error) from error
     # Skipping the values skips the tie as well.
     model.tie_weights()
     return model
+
+
+def unmakeable(config: PretrainedConfig, error: Exception) -> ConfigError:
+    return ConfigError("model", f"transformers makes no {config.model_type}: {in_a_line(error)}")
 
 
 def skeleton(plan: ModelPlan) -> PreTrainedModel:
@@ -188,12 +200,15 @@ def in_a_line(error: Exception) -> str:
     return (" ".join(str(error).split()) or type(error).__name__)[:200]
 
 
-def fill(model: PreTrainedModel, plan: ModelPlan, *, seed: int) -> None:
-    """Values for the parameters, sharded (collective) or plain: from plan.weights, or random ones by the seed."""
+def fill(model: PreTrainedModel, plan: ModelPlan, *, seed: int) -> list[str]:
+    """Values for the parameters, sharded (collective) or plain: from plan.weights, or random ones by the seed.
+
+    Returns the names of tensors in plan.weights that are left out (weights.read_weights).
+    """
     if plan.weights is not None:
-        read_weights(model, skeleton(plan), plan.weights)
-    else:
-        draw_weights(model, skeleton(plan), make_model(plan, attention="eager"), seed=seed)
+        return read_weights(model, skeleton(plan), plan.weights)
+    draw_weights(model, skeleton(plan), make_model(plan, attention="eager"), seed=seed)
+    return []
 
 
 def whole_model(plan: ModelPlan, *, seed: int) -> PreTrainedModel:

@@ -201,7 +201,7 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks, watchdog: Watch
     )
     if found is None:
         watchdog.enter("filling the weights")
-        fill(model, plan, seed=config.seed)
+        announce.left_out(say, fill(model, plan, seed=config.seed))
     model.train()
     optimizer = make_optimizer(model, config.optimizer)
     rng.seed_all(config.seed, 0, ranks.rank)

@@ -34,7 +34,7 @@ from trainer.signals import StopSignal, die_with_launcher
 from trainer.step import train_step
 from trainer.watchdog import Watchdog
 
-# How long a rank other than the first waits, its line unsaid, for the launcher to end it after rank 0 has spoken.
+# How long a rank other than the first keeps its line, for the launcher to end it after rank 0 has spoken.
 _SILENT_S = 10.0
 EXIT_NOT_EXPORTED = 3
 
@@ -180,12 +180,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _refuse(error: Exception, code: int, *, speaks: bool) -> int:
-    """Rank 0 speaks for all. The others wait to be ended with it: torchrun ends everyone at the first exit it sees."""
-    if speaks:
-        sys.stderr.write(f"train.py: {error}\n")
-        sys.stderr.flush()
-    else:
+    """Rank 0 speaks for all. The others wait to be ended with it: torchrun ends everyone at the first exit it sees. One
+    that is not has met what rank 0 has not (a file that its node lacks), and says so itself.
+    """
+    if not speaks:
         time.sleep(_SILENT_S)
+    rank = "" if speaks else f"rank {os.environ['RANK']}: "
+    sys.stderr.write(f"train.py: {rank}{error}\n")
+    sys.stderr.flush()
     return code
 
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 import torch.distributed as dist
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import nn
 from torch.distributed.tensor import DTensor, Shard
 from transformers import PreTrainedModel
@@ -30,15 +31,19 @@ from trainer.deferred import Box, Deferred
 _INDEX, _SINGLE = "model.safetensors.index.json", "model.safetensors"
 
 
-def read_weights(model: PreTrainedModel, twin: PreTrainedModel, folder: Path) -> None:
-    """Fill `model` from a Hugging Face directory. Raises ConfigError where names or sizes do not fit it exactly.
+def read_weights(model: PreTrainedModel, twin: PreTrainedModel, folder: Path) -> list[str]:
+    """Fill `model` from a Hugging Face directory; names of the tensors there that transformers leaves out on purpose
+    (DeepSeek's layers for several tokens ahead). Raises ConfigError where names or sizes do not fit it exactly.
 
     What transformers' own from_pretrained makes of the files is what is read: renamed, fused, turned, tied as it does
     (deferred.py), a rank's share only. Stored precision is converted to the parameter's. `twin`: the same model,
     unsharded: FSDP renames the class, by which transformers finds its conversions.
     """
     with ExitStack() as files:
-        loaded = dict(_tensors(_as_loaded(twin, folder, _stored(folder, files))))
+        stored = _stored(folder, files)
+        as_loaded = _as_loaded(twin, folder, stored)
+        _check_ties(twin, as_loaded, folder)
+        loaded = dict(_tensors(as_loaded))
         with torch.no_grad():
             for name, target in _tensors(model):
                 local, box = _local(target), _own_box(target)
@@ -46,6 +51,38 @@ def read_weights(model: PreTrainedModel, twin: PreTrainedModel, folder: Path) ->
                 if local.numel():
                     # Plain where transformers knows that files may lack it, and made it by its own rule.
                     local.copy_(source.read(box) if isinstance(source, Deferred) else source[box])
+        return _left_out(twin, stored)
+
+
+def _left_out(twin: PreTrainedModel, names: Iterable[str]) -> list[str]:
+    """Those that transformers ignores and that lie in no part of the model: an old file's tables of positions lie in
+    one, and are made anew.
+    """
+    patterns = twin._keys_to_ignore_on_load_unexpected or ()
+    parts = {name for name, _ in twin.named_modules()}
+    return sorted(
+        name
+        for name in names
+        if any(re.search(pattern, name) for pattern in patterns) and _numbered_part(name) not in parts
+    )
+
+
+def _numbered_part(name: str) -> str:
+    """model.layers.61 of model.layers.61.mlp.gate.weight; mtp of mtp.norm.weight."""
+    numbered = re.match(r".*?\.\d+(?=\.)", name)
+    return numbered[0] if numbered else name.partition(".")[0]
+
+
+def _check_ties(twin: PreTrainedModel, loaded: PreTrainedModel, folder: Path) -> None:
+    """transformers unties what the config ties and the files hold with two values; of ours one would be lost."""
+    for (first, *others), _ in _parameters(twin):
+        for other in others:
+            if loaded.get_parameter(other) is not loaded.get_parameter(first):
+                raise ConfigError(
+                    "model.path",
+                    f"{folder} holds {first} and {other} with different values, and its config.json makes them one;"
+                    " set tie_word_embeddings to false there, or remove the one that is not meant from the files",
+                )
 
 
 def _as_loaded(twin: PreTrainedModel, folder: Path, stored: dict[str, Deferred]) -> PreTrainedModel:
@@ -106,13 +143,20 @@ def _stored(folder: Path, files: ExitStack) -> dict[str, Deferred]:
     handles: dict[str, Any] = {}
     tensors = {}
     for name, file in _stored_names(folder).items():
-        if file not in handles:
-            handles[file] = files.enter_context(safe_open(folder / file, framework="pt"))
-        part = handles[file].get_slice(name)
+        try:
+            if file not in handles:
+                handles[file] = files.enter_context(safe_open(folder / file, framework="pt"))
+            part = handles[file].get_slice(name)
+        except (SafetensorError, OSError) as error:
+            raise _unreadable(folder / file, error) from error
         shape = part.get_shape()
         dtype = part[0:0].dtype if shape else part[...].dtype  # safetensors has names of its own for types
         tensors[name] = Deferred(shape, dtype, part.__getitem__)
     return tensors
+
+
+def _unreadable(path: Path, error: Exception) -> ConfigError:
+    return ConfigError("model.path", f"cannot read {path}: {' '.join(str(error).split())}; copy it again, whole")
 
 
 def draw_weights(model: PreTrainedModel, twin: PreTrainedModel, made: PreTrainedModel, *, seed: int) -> None:
@@ -198,14 +242,20 @@ def _tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 def _stored_names(folder: Path) -> dict[str, str]:
     """Tensor name -> file in `folder`."""
     if (folder / _INDEX).exists():
-        index = json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"]
+        try:
+            index = dict[str, str](json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise _unreadable(folder / _INDEX, error) from error
         missing = sorted(file for file in set(index.values()) if not (folder / file).exists())
         if missing:
             raise ConfigError("model.path", f"{folder} lacks {missing[0]}, which its {_INDEX} names; copy it whole")
-        return dict(index)
+        return index
     if (folder / _SINGLE).exists():
-        with safe_open(folder / _SINGLE, framework="pt") as file:
-            return dict.fromkeys(file.keys(), _SINGLE)
+        try:
+            with safe_open(folder / _SINGLE, framework="pt") as file:
+                return dict.fromkeys(file.keys(), _SINGLE)
+        except (SafetensorError, OSError) as error:
+            raise _unreadable(folder / _SINGLE, error) from error
     raise ConfigError(
         "model.path", f"{folder} holds neither {_INDEX} nor {_SINGLE}; convert its weights to safetensors first"
     )

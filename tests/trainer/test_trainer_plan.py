@@ -268,7 +268,7 @@ def test_a_manifest_and_a_model_stand_before_the_defaults(tmp_path: Path, capsys
 
 def test_a_wrong_request_is_one_line(tmp_path: Path, repository: Path) -> None:
     for options, message in (
-        (["--nodes", "0"], "argument --nodes: 0 is not above 0"),
+        (["--nodes", "0"], "argument --nodes: 0 is no number above 0"),
         (["--model", str(tmp_path / "none")], "--model: "),
         (["--gpu", "H100"], "argument --gpu: invalid choice: 'H100'"),
     ):
@@ -282,3 +282,29 @@ def test_a_wrong_request_is_one_line(tmp_path: Path, repository: Path) -> None:
         assert result.returncode == 2
         assert result.stderr.startswith(f"python -m trainer.plan: {message}")
         assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"num_attention_heads": 0}, "model: transformers makes no llama: "),
+        ({"hidden_act": "no such"}, "model: transformers makes no llama: 'no such'"),
+        ({"hidden_size": -64}, "model: transformers makes no llama: "),
+    ],
+)
+def test_a_model_that_cannot_be_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], keys: dict[str, Any], said: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", **keys}))
+    assert main(["--model", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"python -m trainer.plan: {said}")
+    assert error.count("\n") == 1
+
+
+def test_a_manifest_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gone = str(tmp_path / "v1.json")
+    assert main(["--manifest", gone]) == 2
+    assert capsys.readouterr().err == (
+        f"python -m trainer.plan: --manifest: {gone} does not exist; give <root>/manifests/<version>.json\n"
+    )

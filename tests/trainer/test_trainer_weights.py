@@ -26,7 +26,7 @@ from trainer.model import (
     use_cross_entropy,
     whole_model,
 )
-from trainer.parallel import make_mesh, process_group, shard_model
+from trainer.parallel import make_mesh, materialize, process_group, shard_model
 
 FAMILIES = [
     ("llama", {}),
@@ -151,6 +151,51 @@ def test_a_missing_file_of_several_is_named(dataset: Dataset, tmp_path: Path) ->
     gone = sorted(tmp_path.glob("*.safetensors"))[1]
     gone.unlink()
     assert f"lacks {gone.name}, which its model.safetensors.index.json names" in refusal(tmp_path, dataset)
+
+
+def test_a_damaged_file_is_named(dataset: Dataset, tmp_path: Path) -> None:
+    make_files(tmp_path, "llama", {})
+    file = tmp_path / "model.safetensors"
+    whole = file.read_bytes()
+    for damaged in (whole[:-100], b"", b"version https://git-lfs.github.com/spec/v1\n"):
+        file.write_bytes(damaged)
+        assert f"model.path: cannot read {file}: " in refusal(tmp_path, dataset)
+    file.write_bytes(whole)
+    index = tmp_path / "model.safetensors.index.json"
+    for text in ("{", "{}", '{"weight_map": 5}'):
+        index.write_text(text)
+        assert f"model.path: cannot read {index}: " in refusal(tmp_path, dataset)
+    index.write_text(json.dumps({"weight_map": {"model.no.weight": file.name}}))
+    assert f"model.path: cannot read {file}: " in refusal(tmp_path, dataset)
+
+
+def test_a_tie_that_files_hold_twice_must_hold(dataset: Dataset, tmp_path: Path) -> None:
+    theirs = make_files(tmp_path, "llama", {"tie_word_embeddings": True})
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    embedding = tensors["model.embed_tokens.weight"]
+    save_file({**tensors, "lm_head.weight": embedding.clone()}, file)
+    ours = whole_model(plan_model(ModelConfig(path=str(tmp_path)), dataset.manifest), seed=0)
+    assert ours.lm_head.weight is ours.model.embed_tokens.weight
+    assert torch.equal(ours.lm_head.weight, theirs.lm_head.weight)
+    save_file({**tensors, "lm_head.weight": embedding + 1}, file)
+    assert "with different values, and its config.json makes them one; set tie_word_embeddings to false" in (
+        refusal(tmp_path, dataset)
+    )
+
+
+def test_tensors_that_transformers_leaves_out_are_named(dataset: Dataset, tmp_path: Path) -> None:
+    model: Any = AutoModelForCausalLM.from_config(small_config("deepseek_v3", {}))
+    model.save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    ahead = "model.layers.61.eh_proj.weight"
+    inside = "model.layers.0.self_attn.rotary_emb.inv_freq"
+    save_file({**tensors, ahead: torch.zeros(2, 2), inside: torch.zeros(4)}, file)
+    plan = plan_model(ModelConfig(path=str(tmp_path)), dataset.manifest)
+    model = build_model(plan)
+    materialize(model, torch.device("cpu"), {})
+    assert fill(model, plan, seed=0) == [ahead]
 
 
 def test_a_headless_models_names_and_half_precision_files_are_read(dataset: Dataset, tmp_path: Path) -> None:

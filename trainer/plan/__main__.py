@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,7 +64,12 @@ def _question(options: argparse.Namespace) -> Question:
     shape, seq_len = _shape(options.model), options.seq_len
     tokens, token_bytes = options.corpus_tb * 1e12 / options.bytes_per_token, 4 if shape.vocab_size >= 65_535 else 2
     if options.manifest is not None:
-        manifest = load(options.manifest).manifest
+        try:
+            manifest = load(options.manifest).manifest
+        except FileNotFoundError as error:
+            raise UserError(
+                f"--manifest: {options.manifest} does not exist; give <root>/manifests/<version>.json"
+            ) from error
         seq_len, token_bytes = manifest.example.seq_len, manifest.example.itemsize
         tokens = float(manifest.splits["train"].num_tokens) if "train" in manifest.splits else 0.0
         if not tokens:
@@ -118,8 +124,8 @@ def _shape(model: str | None) -> Shape:
 def _positive(kind: type) -> Any:
     def read(text: str) -> Any:
         value = kind(text)
-        if value <= 0:
-            raise argparse.ArgumentTypeError(f"{text} is not above 0")
+        if not 0 < value < math.inf:  # NaN compares false
+            raise argparse.ArgumentTypeError(f"{text} is no number above 0")
         return value
 
     read.__name__ = kind.__name__

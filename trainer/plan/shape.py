@@ -15,6 +15,7 @@ from manifests.yaml_config import ConfigError
 from trainer.attention import reaches
 from trainer.blocks import blocks
 from trainer.experts import Experts, experts_of
+from trainer.model import UNMAKEABLE, unmakeable
 from trainer.plan.optimizer_state import StateBytes, state_bytes
 
 
@@ -122,11 +123,14 @@ def _windows(config: Any) -> tuple[int, ...]:
 
 
 def shape_of_config(config: PretrainedConfig) -> Shape:
-    """The shape of the model that `config` describes; nothing is allocated."""
+    """The shape of the model that `config` describes; nothing is allocated. Raises ConfigError where there is none."""
     make: Any = AutoModelForCausalLM.from_config  # transformers leaves it unannotated
-    with torch.device("meta"), no_init_weights():
-        model: PreTrainedModel = make(config)
-    model.tie_weights()
+    try:
+        with torch.device("meta"), no_init_weights():
+            model: PreTrainedModel = make(config)
+        model.tie_weights()
+    except UNMAKEABLE as error:
+        raise unmakeable(config, error) from error
     return shape_of(model)
 
 
