@@ -53,7 +53,12 @@ def _report(options: argparse.Namespace) -> int:
 def _export(options: argparse.Namespace) -> int:
     from trainer.commands import export
 
-    step, target = export.export(options.folder, step=options.step, target=options.to, manifest=options.manifest)
+    def say(line: str) -> None:
+        sys.stderr.write(f"python -m trainer: {line}\n")
+
+    step, target = export.export(
+        options.folder, step=options.step, target=options.to, manifest=options.manifest, say=say
+    )
     sys.stdout.write(f"step-{step} -> {target}\n")
     return 0
 

@@ -110,6 +110,8 @@ class CheckpointConfig:
         _at_least("keep", self.keep, 1)
         if self.minutes is not None and self.minutes <= 0:
             raise ConfigError("minutes", f"{self.minutes} is not a time; give a positive number or null")
+        if self.remote == "":  # it would be the folder the command is run in
+            raise ConfigError("remote", "is empty; give a folder or s3://bucket/prefix, or null for none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +149,8 @@ class PrometheusConfig:
     textfile: str | None = setting("rewrite this file each step, for node_exporter; ends in .prom", None)
 
     def __post_init__(self) -> None:
-        _at_least("port", self.port, 0)
+        if self.port is not None and not 0 <= self.port <= 65_535:
+            raise ConfigError("port", f"{self.port} is no port; give a number from 1 to 65535, or 0 for any free one")
 
 
 @dataclass(frozen=True, kw_only=True)

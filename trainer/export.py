@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
@@ -61,7 +62,10 @@ def _write(weights: dict[str, Any], plan: ModelPlan, dataset: Dataset, folder: P
     # assign: the gathered tensors themselves become the parameters, so memory holds them once.
     model.load_state_dict(weights, assign=True)
     model.tie_weights()
-    model.save_pretrained(folder)
+    try:
+        model.save_pretrained(folder)
+    except SafetensorError as error:  # of a full disk, which it does not tell from others
+        raise OSError(f"cannot write the weights into {folder}: {error}") from error
     manifest = dataset.manifest
     tokenizer = storage.read_bytes(dataset.resolve(manifest.tokenizer.path))
     (folder / "tokenizer.json").write_bytes(tokenizer)

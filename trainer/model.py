@@ -115,7 +115,7 @@ def _from_keys(values: dict[str, Any]) -> PretrainedConfig:
     model_type = keys.pop("model_type", None)
     try:
         return AutoConfig.for_model(model_type, **keys)
-    except (ValueError, TypeError, StrictDataclassError) as error:
+    except (*UNMAKEABLE, StrictDataclassError) as error:
         raise ConfigError(
             "model.config", f"transformers refuses model_type {model_type!r}: {in_a_line(error)}"
         ) from error

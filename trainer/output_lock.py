@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import secrets
 import time
@@ -24,10 +25,18 @@ class OutputLock:
     def acquire(self) -> str | None:
         """What it wrote into the file, for `look`; None where a full disk took nothing. Rank 0's work alone.
 
-        Raises ConfigError where another process holds it: two runs would clear each other's unfinished saves.
+        Raises ConfigError where another process holds it: two runs would clear each other's unfinished saves. Likewise
+        where the folder cannot be made or written.
         """
-        self._output.mkdir(parents=True, exist_ok=True)
-        stream = (self._output / "lock").open("ab", buffering=0)
+        try:
+            self._output.mkdir(parents=True, exist_ok=True)
+            stream = (self._output / "lock").open("ab", buffering=0)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:  # that may pass: no wrong request
+                raise
+            raise ConfigError(
+                "output", f"{self._output} cannot be written into: {error.strerror}; give another folder"
+            ) from error
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

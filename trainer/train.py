@@ -124,7 +124,8 @@ def train(run: Run, stop: StopSignal) -> int:
         return EXIT_NOT_EXPORTED if is_saved else 1
     run.observer.ended("done")
     run.say(f"done: {run.progress.step} steps; the model is in {run.output / 'final'}")
-    run.say(run.observer.summary())
+    if summary := run.observer.summary():  # none where no step was left to make
+        run.say(summary)
     return 0 if is_saved else 1
 
 

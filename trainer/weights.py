@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -41,6 +41,7 @@ def read_weights(model: PreTrainedModel, twin: PreTrainedModel, folder: Path) ->
     """
     with ExitStack() as files:
         stored = _stored(folder, files)
+        _check_types(twin, stored, folder)
         as_loaded = _as_loaded(twin, folder, stored)
         _check_ties(twin, as_loaded, folder)
         loaded = dict(_tensors(as_loaded))
@@ -71,6 +72,17 @@ def _numbered_part(name: str) -> str:
     """model.layers.61 of model.layers.61.mlp.gate.weight; mtp of mtp.norm.weight."""
     numbered = re.match(r".*?\.\d+(?=\.)", name)
     return numbered[0] if numbered else name.partition(".")[0]
+
+
+def _check_types(twin: PreTrainedModel, stored: Mapping[str, Deferred], folder: Path) -> None:
+    """transformers would take whole numbers for the values themselves."""
+    for name, _ in twin.named_parameters():
+        if name in stored and not stored[name].is_floating_point():
+            kind = str(stored[name].dtype).removeprefix("torch.")
+            raise ConfigError(
+                "model.path",
+                f"{name} in {folder} is {kind}: whole numbers, quantized; give the model in 16 or 32 bits",
+            )
 
 
 def _check_ties(twin: PreTrainedModel, loaded: PreTrainedModel, folder: Path) -> None:
@@ -243,8 +255,9 @@ def _stored_names(folder: Path) -> dict[str, str]:
     """Tensor name -> file in `folder`."""
     if (folder / _INDEX).exists():
         try:
-            index = dict[str, str](json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            index = json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"]
+            index = {name: str(file) for name, file in index.items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise _unreadable(folder / _INDEX, error) from error
         missing = sorted(file for file in set(index.values()) if not (folder / file).exists())
         if missing:

@@ -65,6 +65,14 @@ def test_an_unknown_key_like_no_other_lists_the_keys() -> None:
             "optimizer.betas: [0.9, 1.5] are no decays; give two numbers from 0 to below 1",
         ),
         ("optimizer.eps=-1", "optimizer.eps: -1.0 is below 0.0; give 0.0 or more"),
+        (
+            "prometheus.port=70000",
+            "prometheus.port: 70000 is no port; give a number from 1 to 65535, or 0 for any free one",
+        ),
+        (
+            "checkpoint.remote=''",
+            "checkpoint.remote: is empty; give a folder or s3://bucket/prefix, or null for none",
+        ),
         ("model=llama", "model: is the text 'llama', expected keys with values"),
         ("lr=0", "lr: 0.0 cannot train; give a positive number such as 3e-4"),
         ("checkpoint.keep=0", "checkpoint.keep: 0 is below 1; give 1 or more"),

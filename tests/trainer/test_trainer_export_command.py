@@ -6,7 +6,7 @@ import pytest
 
 from tests.trainer.forked_ranks import ForkedRanks
 from tests.trainer.trainer_datasets import write_dataset
-from tests.trainer.trainer_processes import train_arguments
+from tests.trainer.trainer_processes import files_of_at_most, train_arguments
 from trainer.__main__ import main
 
 
@@ -37,10 +37,35 @@ def test_nothing_but_an_earlier_export_is_replaced(
     assert contents(others) == {"thesis.txt": b"five years of work"}
     assert (run / "checkpoints" / "step-1").is_dir()
 
+    with files_of_at_most(1000):
+        assert main(["export", str(run), "--to", str(tmp_path / "new")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"python -m trainer: cannot write the weights into {tmp_path / 'new.tmp'}: ")
+    assert said.count("\n") == 1
+    assert not list(tmp_path.glob("new*"))
+
     (tmp_path / "empty").mkdir()
     for target in (run / "final", tmp_path / "empty", tmp_path / "new"):
         assert main(["export", str(run), "--to", str(target)]) == 0
         assert contents(target) == contents(run / "final")
+
+
+def test_a_damaged_newest_checkpoint_is_told_and_an_older_one_taken(
+    forked: ForkedRanks, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    settings = ("global_batch=4", "steps=2", "checkpoint.steps=1", "checkpoint.keep=2")
+    arguments = train_arguments(write_dataset(tmp_path / "data"), run, *settings)
+    first = ("--set", "steps=1")
+    for more in (first, ()):
+        codes, lines = forked.run([*arguments, *more], tmp_path / "log")
+        assert codes == [0], lines
+    newest = run / "checkpoints" / "step-2"
+    (newest / "state.json").write_text("{}")
+    assert main(["export", str(run), "--to", str(tmp_path / "older")]) == 0
+    said = capsys.readouterr()
+    assert said.out == f"step-1 -> {tmp_path / 'older'}\n"
+    assert said.err.startswith(f"python -m trainer: warning: step-2 under {run / 'checkpoints'} is damaged: state.json")
 
 
 def test_a_model_that_only_eager_attention_computes_is_exported(forked: ForkedRanks, tmp_path: Path) -> None:

@@ -268,7 +268,7 @@ def test_a_manifest_and_a_model_stand_before_the_defaults(tmp_path: Path, capsys
 
 def test_a_wrong_request_is_one_line(tmp_path: Path, repository: Path) -> None:
     for options, message in (
-        (["--nodes", "0"], "argument --nodes: 0 is no number above 0"),
+        (["--nodes", "0"], "argument --nodes: 0 is not between 1 and 1e+12"),
         (["--model", str(tmp_path / "none")], "--model: "),
         (["--gpu", "H100"], "argument --gpu: invalid choice: 'H100'"),
     ):
@@ -287,9 +287,9 @@ def test_a_wrong_request_is_one_line(tmp_path: Path, repository: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"num_attention_heads": 0}, "model: transformers makes no llama: "),
+        ({"num_attention_heads": 0}, "model.config: transformers refuses model_type 'llama': "),
+        ({"dtype": "no such"}, "model.config: transformers refuses model_type 'llama': "),
         ({"hidden_act": "no such"}, "model: transformers makes no llama: 'no such'"),
-        ({"hidden_size": -64}, "model: transformers makes no llama: "),
     ],
 )
 def test_a_model_that_cannot_be_is_one_line(
@@ -300,6 +300,23 @@ def test_a_model_that_cannot_be_is_one_line(
     error = capsys.readouterr().err
     assert error.startswith(f"python -m trainer.plan: {said}")
     assert error.count("\n") == 1
+
+
+def test_a_cluster_that_only_fails_is_no_plan_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    """A failure each 216 s, after each of which 300 s are lost."""
+    assert main(["--failures-per-day", "400", "--deadline-days", "1000"]) == 2
+    assert "with a failure each 216 s and a checkpoint every " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "setting", ["--gpu-gib=nan", "--deadline-days=inf", "--corpus-tb=1e300", "--gb-month-price=-1"]
+)
+def test_a_number_beyond_all_reason_is_refused(setting: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([setting])
+    assert ended.value.code == 2
+    name, _, value = setting.partition("=")
+    assert f"argument {name}: {value} is not between " in capsys.readouterr().err
 
 
 def test_a_manifest_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

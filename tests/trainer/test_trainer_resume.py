@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from manifests.yaml_config import ConfigError
 from tests.trainer.forked_ranks import ForkedRanks
 from tests.trainer.trainer_datasets import write_dataset
 from tests.trainer.trainer_processes import TrainingProcess, complete, figures, train_arguments
@@ -126,6 +127,14 @@ def test_the_exported_model_loads_with_transformers_and_its_tokenizer(steady: Pa
     assert tokenizer("w5 w7 </s>")["input_ids"] == [5, 7, 1]
     assert tokenizer.eos_token_id == 1
     assert not list(steady.glob("*.tmp"))
+
+
+def test_an_output_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    for output in (file, file / "inside"):
+        with pytest.raises(ConfigError, match=f"output: {output} cannot be written into: .*; give another folder"):
+            OutputLock(output).acquire()
 
 
 def test_a_second_run_into_the_same_folder_is_refused(manifest: str, tmp_path: Path) -> None:

@@ -138,6 +138,10 @@ def test_files_that_do_not_belong_to_the_config_are_refused_by_name(dataset: Dat
     assert "has no tensor lm_head.weight; its config.json describes another model" in refusal(tmp_path, dataset)
     save_file({**tensors, up: torch.zeros(63, 32)}, file)
     assert f"{up} in {tmp_path} is [63, 32] and config.json asks for [64, 32]" in refusal(tmp_path, dataset)
+    save_file({**tensors, up: tensors[up].to(torch.int8)}, file)
+    assert f"{up} in {tmp_path} is int8: whole numbers, quantized; give the model in 16 or 32 bits" in (
+        refusal(tmp_path, dataset)
+    )
     save_file({**tensors, "model.layers.0.mlp.up_proj.weight_scale": torch.zeros(1)}, file)
     assert "holds 1 tensors that config.json has no place for, the first model.layers.0.mlp.up_proj.weight_scale" in (
         refusal(tmp_path, dataset)

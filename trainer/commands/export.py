@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -20,18 +21,23 @@ from trainer.model import plan_model, skeleton
 from trainer.parallel import materialize
 
 
-def export(run: Path, *, step: int | None, target: Path | None, manifest: str | None) -> tuple[int, Path]:
+def export(
+    run: Path, *, step: int | None, target: Path | None, manifest: str | None, say: Callable[[str], None]
+) -> tuple[int, Path]:
     """Write what the run would have written after `step`, None: after its newest whole checkpoint; (step, folder).
 
-    manifest: of the data set, whose tokenizer goes along; None: where the run read it. Raises UserError where there is
-    no such checkpoint, it is damaged, or the data set is another one.
+    manifest: of the data set, whose tokenizer goes along; None: where the run read it. say: told of newer checkpoints
+    that are passed over. Raises UserError where there is no such checkpoint, it is damaged, or the data set is another
+    one.
     """
-    found = _newest(run) if step is None else _checked(run, step)
+    found = _newest(run, say) if step is None else _checked(run, step)
     folder = files.folder_of(run / "checkpoints", found)
     default = run / ("final" if step is None else f"export-{step}")
     target = default if target is None else target.resolve()  # `.` and `..` have no name to write beside
     check_target(target, "--to")
     facts = Saved.from_json(json.loads((folder / files.STATE_NAME).read_text(encoding="utf-8")), folder).facts
+    if manifest is None and "manifest_url" not in facts:  # of a checkpoint of before 2026-11-29
+        raise UserError(f"--manifest: step-{found} does not say where its data set lies; give it")
     dataset = load(manifest or facts["manifest_url"])
     if dataset.manifest.digest != facts["manifest"]["digest"]:
         raise UserError(
@@ -60,9 +66,11 @@ def _checked(run: Path, step: int) -> int:
     return step
 
 
-def _newest(run: Path) -> int:
+def _newest(run: Path, say: Callable[[str], None]) -> int:
     root = run / "checkpoints"
     for step in reversed(files.steps_in(root)):
-        if files.fault(files.folder_of(root, step), thorough=True) is None:
+        reason = files.fault(files.folder_of(root, step), thorough=True)
+        if reason is None:
             return step
+        say(f"warning: step-{step} under {root} is damaged: {reason}; taking an older one")
     raise UserError(f"{run}: no whole checkpoint under {root}; give the output folder of a run that has saved")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -121,11 +120,15 @@ def _shape(model: str | None) -> Shape:
     return shape_of_config(config)
 
 
-def _positive(kind: type) -> Any:
+# Of any option: what lies beyond is a slip, and would overflow further on.
+_LEAST, _MOST = 1e-6, 1e12
+
+
+def _positive(kind: type, least: float = _LEAST) -> Any:
     def read(text: str) -> Any:
         value = kind(text)
-        if not 0 < value < math.inf:  # NaN compares false
-            raise argparse.ArgumentTypeError(f"{text} is no number above 0")
+        if not least <= value <= _MOST:  # NaN compares false
+            raise argparse.ArgumentTypeError(f"{text} is not between {least:g} and {_MOST:g}")
         return value
 
     read.__name__ = kind.__name__
@@ -140,7 +143,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    number, count = _positive(float), _positive(int)
+    number, count, price = _positive(float), _positive(int, 1), _positive(float, 0)
     add("--model", metavar="PATH", help="Hugging Face directory or config.json; default: a Llama shape of 7 billion")
     add("--manifest", metavar="MANIFEST", help="data set: tokens, seq_len and token size; stands before the next three")
     add("--corpus-tb", type=number, default=8.0, metavar="TB", help="10**12 bytes of text (8)")
@@ -174,9 +177,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--restart-s", type=number, default=300.0, metavar="S", help="from a failure to the first new step (300)")
     add("--interval-minutes", type=number, metavar="MIN", help="between checkpoints; default: the best")
     add("--keep", type=count, default=3, metavar="N", help="checkpoints stored (3)")
-    add("--gpu-hour-price", type=number, default=2.5, metavar="P", help="(2.5)")
-    add("--gb-month-price", type=float, default=0.023, metavar="P", help="of stored data (0.023)")
-    add("--gb-traffic-price", type=float, default=0.0, metavar="P", help="of data read from storage (0)")
+    add("--gpu-hour-price", type=price, default=2.5, metavar="P", help="(2.5)")
+    add("--gb-month-price", type=price, default=0.023, metavar="P", help="of stored data (0.023)")
+    add("--gb-traffic-price", type=price, default=0.0, metavar="P", help="of data read from storage (0)")
     add("--json", action="store_true", help="for programs: bytes, seconds, tokens")
     return parser
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from manifests.errors import UserError
 from trainer.plan.cluster import Cluster, Cut
 from trainer.plan.epoch import Bill, Epoch, Prices, bill, plan_epoch
 from trainer.plan.memory import OFFERED, SCHEMES, Memory, fits, memory_of
@@ -74,6 +75,7 @@ class Answer:
 
 
 def answer(question: Question) -> Answer:
+    """Raises UserError where failures and saves leave no time for steps."""
     cluster, cut, shape = question.cluster, question.cut, question.shape
     schemes = []
     for name in SCHEMES:
@@ -99,11 +101,18 @@ def answer(question: Question) -> Answer:
         failures_per_day=question.failures_per_day,
     )
     interval = saving.best_interval if question.interval is None else question.interval
+    lost = saving.lost_fraction(interval)
+    if lost >= 1:
+        raise UserError(
+            f"with a failure each {saving.mean_time_between_failures:.3g} s and a checkpoint every {interval:.3g} s,"
+            f" {lost:.0%} of the time is lost: no step is ever kept; lower --failures-per-day or --restart-s, or change"
+            " --interval-minutes"
+        )
     epoch = plan_epoch(
         tokens=question.tokens,
         tokens_per_step=cut.tokens_per_step,
         step_seconds=fastest.step.total,
-        lost_fraction=saving.lost_fraction(interval),
+        lost_fraction=lost,
         deadline=question.deadline,
         num_gpus=cluster.num_gpus,
         num_nodes=cluster.num_nodes,
