@@ -97,7 +97,7 @@ def read_architecture(path: Path, where: str) -> PretrainedConfig:
         raise ConfigError(where, f"{path} does not exist; give a Hugging Face directory or a config.json")
     file = path / "config.json" if path.is_dir() else path
     try:
-        values = json.loads(file.read_text(encoding="utf-8"), object_hook=_special_float)
+        values = json.loads(file.read_text(encoding="utf-8"), object_hook=special_float)
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(where, f"cannot read {file}: {error}") from error
     if not isinstance(values, dict):
@@ -105,7 +105,7 @@ def read_architecture(path: Path, where: str) -> PretrainedConfig:
     return _from_keys(values)
 
 
-def _special_float(keys: dict[str, Any]) -> Any:
+def special_float(keys: dict[str, Any]) -> Any:
     """transformers writes what JSON lacks as {"__float__": "Infinity"}."""
     return float(keys["__float__"]) if keys.keys() == {"__float__"} else keys
 

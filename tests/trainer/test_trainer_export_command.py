@@ -1,9 +1,10 @@
-"""`python -m trainer export`: what it may replace, and models that not every attention can compute."""
+"""`python -m trainer export`: what it may replace, and families whose configs are unlike Llama's."""
 
 from pathlib import Path
 
 import pytest
 
+from tests.trainer.family_sizes import small_config
 from tests.trainer.forked_ranks import ForkedRanks
 from tests.trainer.trainer_datasets import write_dataset
 from tests.trainer.trainer_processes import files_of_at_most, train_arguments
@@ -68,11 +69,20 @@ def test_a_damaged_newest_checkpoint_is_told_and_an_older_one_taken(
     assert said.err.startswith(f"python -m trainer: warning: step-2 under {run / 'checkpoints'} is damaged: state.json")
 
 
-def test_a_model_that_only_eager_attention_computes_is_exported(forked: ForkedRanks, tmp_path: Path) -> None:
-    keys = ("model_type=gpt_neo", "num_heads=2", "num_layers=2", "attention_types=[[[global, local], 1]]")
-    settings = ("global_batch=4", "steps=1", *(f"model.config.{key}" for key in keys))
+@pytest.mark.parametrize(
+    "family",
+    [
+        "gpt_neo",  # eager attention only
+        "granitemoehybrid",  # an infinity in its config, which JSON has not
+    ],
+)
+def test_a_family_unlike_llama_is_exported(forked: ForkedRanks, tmp_path: Path, family: str) -> None:
+    small_config(family, {}).save_pretrained(tmp_path / "config")
+    settings = ("global_batch=4", "steps=1", f"model.config={tmp_path / 'config'}")
     run = tmp_path / "run"
-    codes, lines = forked.run(train_arguments(write_dataset(tmp_path / "data"), run, *settings), tmp_path / "log")
+    manifest = write_dataset(tmp_path / "data")
+    options = [option for setting in (*settings, f"output={run}") for option in ("--set", setting)]
+    codes, lines = forked.run(["--manifest", manifest, *options], tmp_path / "log")
     assert codes == [0], lines
     assert main(["export", str(run), "--to", str(tmp_path / "again")]) == 0
     assert contents(tmp_path / "again") == contents(run / "final")

@@ -17,7 +17,7 @@ from trainer import checkpoint_files as files
 from trainer.checkpoint import Saved
 from trainer.config import ModelConfig
 from trainer.export import check_target, write_model
-from trainer.model import plan_model, skeleton
+from trainer.model import plan_model, skeleton, special_float
 from trainer.parallel import materialize
 
 
@@ -35,7 +35,8 @@ def export(
     default = run / ("final" if step is None else f"export-{step}")
     target = default if target is None else target.resolve()  # `.` and `..` have no name to write beside
     check_target(target, "--to")
-    facts = Saved.from_json(json.loads((folder / files.STATE_NAME).read_text(encoding="utf-8")), folder).facts
+    state = json.loads((folder / files.STATE_NAME).read_text(encoding="utf-8"), object_hook=special_float)
+    facts = Saved.from_json(state, folder).facts
     if manifest is None and "manifest_url" not in facts:  # of a checkpoint of before 2026-11-29
         raise UserError(f"--manifest: step-{found} does not say where its data set lies; give it")
     dataset = load(manifest or facts["manifest_url"])
