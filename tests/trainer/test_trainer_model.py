@@ -149,7 +149,7 @@ def test_without_a_model_a_small_llama_for_the_tokenizer_is_planned_and_said(man
         ({"vocab_size": 100}, "model: its vocabulary has 100 entries and the manifest's tokenizer 101;"),
         ({"max_position_embeddings": 16}, "model: it knows 16 positions and the manifest's examples have 32 tokens;"),
         ({"model_type": "lama"}, "model.config: transformers refuses model_type 'lama'"),
-        ({"model_type": "lfm2", "layer_types": ["conv", "conv"]}, "model: lfm2 has layers of kind conv, which would"),
+        ({"model_type": "lfm2", "layer_types": ["conv", "conv"]}, "model: lfm2 has layers of kind conv, which no"),
         ({"model_type": "gemma3"}, "model: gemma3 is a language model (gemma3_text) among other parts, such as images"),
         ({"quantization_config": {"quant_method": "fp8"}}, "model: its weights are quantized (quantization_config)"),
     ],
