@@ -10,6 +10,7 @@ parent, however that died and whatever the worker waits for.
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import multiprocessing
 import os
@@ -179,8 +180,10 @@ def end_with_parent() -> None:
         gone.register(os.pidfd_open(parent.pid), select.POLLIN)
     except ProcessLookupError:
         os._exit(1)
-    except OSError:  # a kernel before 5.3: the pipe's end must do
-        return
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+        return  # a kernel before 5.3: the pipe's end must do
 
     def watch() -> None:
         gone.poll()
@@ -234,7 +237,7 @@ def made_ahead(making: Iterator[T_out], num_ahead: int, interrupt: Callable[[], 
             num_items = len(items)
             items.reverse()
             while items:
-                if len(items) == 1:
+                if len(items) == 1:  # still to be taken: the thread is at work while the consumer is
                     may_make.put(num_items)
                 yield items.pop()
             if isinstance(error, StopIteration):
