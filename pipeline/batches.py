@@ -6,18 +6,17 @@ two range reads, 16 bytes and what it needs, where an Arrow file's footer would 
 for every task that reads.
 """
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from manifests import storage
-from pipeline.reads import Read, read_many
+from pipeline.reads import Read, read_in_pieces, read_many
+from pipeline.scratch_disk import scratch_folder, writing_to_scratch
 
 
 def write_batches(url: str, table: pa.Table, bounds: Sequence[int]) -> None:
@@ -67,17 +66,17 @@ def read_batch_by_batch(urls: Sequence[str], schema: pa.Schema, first: int, end:
             yield pa.concat_tables([schema.empty_table(), *read_batches(stretches, schema)])
         return
     stretches = [Stretch(url, first, end) for url in urls]
-    with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="shardmill-batches-"))
-        paths = [Path(folder, str(number)) for number in range(first, end)]
-        files = [stack.enter_context(path.open("wb")) for path in paths]
-        indexes = list(_indexes(stretches))
-        reads = [Read(one.url, index[0], index[-1] - index[0]) for one, index in zip(stretches, indexes, strict=True)]
-        for data, index in zip(read_many(reads), indexes, strict=True):
-            for file, (start, stop) in zip(files, pairwise(index), strict=True):
-                file.write(data[start - index[0] : stop - index[0]])
-        for path, file in zip(paths, files, strict=True):
-            file.close()
+    indexes = list(_indexes(stretches))
+    reads = [Read(one.url, index[0], index[-1] - index[0]) for one, index in zip(stretches, indexes, strict=True)]
+    with scratch_folder() as folder:
+        paths = [folder / str(number) for number in range(first, end)]
+        with writing_to_scratch(), ExitStack() as stack:
+            files = [stack.enter_context(path.open("wb")) for path in paths]
+            for number, begin, data in read_in_pieces(reads):
+                places = np.clip(np.array(indexes[number]) - indexes[number][0] - begin, 0, len(data)).tolist()
+                for file, (start, stop) in zip(files, pairwise(places), strict=True):
+                    file.write(data[start:stop])
+        for path in paths:
             yield table_of(path.read_bytes(), schema)
             path.unlink()
 

@@ -55,13 +55,13 @@ from pipeline.plan import num_buckets_for
 from pipeline.runs import RunLayout
 from pipeline.runtime import BuildError, Runtime
 from pipeline.stages.deduplicate import deduplicate, what_is_missed
-from pipeline.stages.encode import SPLITS, Encoded, EncodeRules, encode
+from pipeline.stages.encode import MAX_UNITS, SPLITS, Encoded, EncodeRules, encode
 from pipeline.stages.engine import TokenizerInUse, prove_engine
 from pipeline.stages.pack import plan_shards
 from pipeline.stages.read import Read, check_budget, find_all_inputs, read, read_units, undated_in_words
 from pipeline.stages.tokenizer import TrainingTexts, given_tokenizer, trained_tokenizer
 from pipeline.stages.tokenizer import in_words as tokenizer_in_words
-from pipeline.stages.write import Target, write
+from pipeline.stages.write import MAX_SHARDS, Target, write
 from pipeline.tokenization import Tokenizer
 
 Say = Callable[[str], None]
@@ -307,7 +307,10 @@ def dry_run(config: BuildConfig, found: Inputs) -> str:
         lines.append(
             f"files of {SPLIT_FILE_BYTES >> 20} MiB and more are read by several tasks where their format allows it"
         )
-    lines.append("then as many encode tasks as read tasks, and one write task a shard. Nothing was read or written.")
+    lines.append(
+        f"then as many encode tasks as read tasks, {MAX_UNITS:,} or so at most, and a write task for every shard, or"
+        f" for up to {MAX_SHARDS} of a large corpus. Nothing was read or written."
+    )
     return "\n".join(lines)
 
 

@@ -16,6 +16,10 @@ NUM_AT_ONCE = 16
 """Some stores slow down a client that asks for more, and a node runs several tasks."""
 
 
+PIECE_BYTES = 8 << 20
+"""Of a stretch on its way to the local disk: 256 MB are then held at most, however little the stretches are alike."""
+
+
 class Read(NamedTuple):
     """A stretch of an object."""
 
@@ -42,3 +46,25 @@ def read_many(reads: Sequence[Read]) -> Iterator[bytes]:
         finally:  # an error, or nobody wants the rest
             for future in pending:
                 future.cancel()
+
+
+class Piece(NamedTuple):
+    """A part of what a read gives."""
+
+    number: int
+    """Of the read."""
+    start: int
+    """Where in it the piece begins."""
+    data: bytes
+
+
+def read_in_pieces(reads: Sequence[Read]) -> Iterator[Piece]:
+    """The same, PIECE_BYTES or less at a time: for stretches of known length that need not fit into memory."""
+    places, pieces = [], []
+    for number, (url, first, length) in enumerate(reads):
+        assert length is not None, "the end of what is cut into pieces is known"
+        for start in range(0, length, PIECE_BYTES):
+            places.append((number, start))
+            pieces.append(Read(url, first + start, min(PIECE_BYTES, length - start)))
+    for (number, start), data in zip(places, read_many(pieces), strict=True):
+        yield Piece(number, start, data)

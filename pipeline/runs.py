@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,7 +32,8 @@ import pyarrow as pa
 from manifests import storage
 from pipeline.batches import serialized, table_of
 from pipeline.kernels.ragged import copy_pieces
-from pipeline.reads import Read, read_many
+from pipeline.reads import Read, read_in_pieces, read_many
+from pipeline.scratch_disk import scratch_folder, writing_to_scratch
 from pipeline.tokenization.plain import SpecialIds
 from pipeline.tokenization.specials import frame
 
@@ -188,7 +189,8 @@ def _write(
             np.add.at(num_tokens, bucket, table["num_tokens"].to_numpy())
             starts = np.flatnonzero(np.diff(bucket, prepend=-1)).tolist()
             for start, end in pairwise([*starts, len(bucket)]):
-                sizes[bucket[start]] = spool.write(serialized(table, start, end))
+                with writing_to_scratch():
+                    sizes[bucket[start]] = spool.write(serialized(table, start, end))
         index = np.zeros((layout.num_buckets + 1, 2), "<i8")
         np.cumsum(sizes, out=index[1:, 0])
         np.cumsum(num_tokens, out=index[1:, 1])
@@ -227,42 +229,49 @@ class Stretch:
 
 def read_buckets(runs: Sequence[Run], dtype: str, first: int, last: int, *, tokens: bool = True) -> Iterator[Stretch]:
     """Buckets first..last, both included, of each run that has documents there, in the order of `runs`."""
-    for run, _, documents, held in _read(runs, np.dtype(dtype), first, last, tokens=tokens):
-        yield Stretch(source=run.source, documents=table_of(documents, DOCUMENTS), tokens=held)
+    found = list(_with_documents(runs, first, last))
+    documents = read_many([_documents(run, index) for run, index in found])
+    wanted = [_tokens(run, index, dtype) for run, index in found] if tokens else []
+    of_runs = _arrays(wanted, np.dtype(dtype))
+    for (run, _), data in zip(found, documents, strict=True):
+        held = next(of_runs) if tokens else np.empty(0, dtype)
+        yield Stretch(source=run.source, documents=table_of(data, DOCUMENTS), tokens=held)
 
 
 @contextmanager
 def on_disk(runs: Sequence[Run], dtype: str, first: int, last: int) -> Iterator[list[Run]]:
     """Copies of buckets first..last of `runs` on the local disk, each read at once."""
-    with tempfile.TemporaryDirectory(prefix="shardmill-runs-") as folder:
-        copies = []
-        for number, (run, index, documents, held) in enumerate(_read(runs, np.dtype(dtype), first, last)):
-            copies.append(
-                Run(
-                    url=str(Path(folder, str(number))),
-                    source=run.source,
-                    num_buckets=last - first + 1,
-                    first_bucket=first,
-                )
-            )
-            own = index - index[0]
-            own[:, 0] += own.nbytes + held.nbytes
-            with Path(copies[-1].url).open("wb") as file:
-                file.writelines([own.tobytes(), held.view(np.uint8).data, documents])
+    num_buckets = last - first + 1
+    with scratch_folder() as folder:
+        copies: list[Run] = []
+        reads: list[Read] = []
+        with writing_to_scratch():
+            for run, index in _with_documents(runs, first, last):
+                url = str(folder / str(len(copies)))
+                copies.append(Run(url=url, source=run.source, num_buckets=num_buckets, first_bucket=first))
+                reads += [_tokens(run, index, dtype), _documents(run, index)]
+                own = index - index[0]
+                own[:, 0] += own.nbytes + np.dtype(dtype).itemsize * own[-1, 1]
+                Path(url).write_bytes(own.tobytes())
+            for number, pieces in groupby(read_in_pieces(reads), key=lambda piece: piece.number // 2):
+                with Path(copies[number].url).open("ab") as file:
+                    file.writelines(piece.data for piece in pieces)
         yield copies
 
 
-def _read(
-    runs: Sequence[Run], dtype: np.dtype, first: int, last: int, *, tokens: bool = True
-) -> Iterator[tuple[Run, np.ndarray, bytes, np.ndarray]]:
-    """(run, index, documents, tokens) of the buckets first..last, of each run that has documents there."""
-    indexes = zip(runs, _indexes(runs, first, last), strict=True)
-    found = [(run, index) for run, index in indexes if index[0, 0] < index[-1, 0]]
-    documents = read_many([Read(run.url, int(index[0, 0]), int(index[-1, 0] - index[0, 0])) for run, index in found])
-    wanted = [run.tokens(int(index[0, 1]), int(index[-1, 1]), dtype) for run, index in found] if tokens else []
-    of_runs = _arrays(wanted, dtype)
-    for (run, index), data in zip(found, documents, strict=True):
-        yield run, index, data, next(of_runs) if tokens else np.empty(0, dtype)
+def _with_documents(runs: Sequence[Run], first: int, last: int) -> Iterator[tuple[Run, np.ndarray]]:
+    """Each run that has documents in these buckets, and what its index tells of them."""
+    for run, index in zip(runs, _indexes(runs, first, last), strict=True):
+        if index[0, 0] < index[-1, 0]:
+            yield run, index
+
+
+def _documents(run: Run, index: np.ndarray) -> Read:
+    return Read(run.url, int(index[0, 0]), int(index[-1, 0] - index[0, 0]))
+
+
+def _tokens(run: Run, index: np.ndarray, dtype: str) -> Read:
+    return run.tokens(int(index[0, 1]), int(index[-1, 1]), np.dtype(dtype))
 
 
 def _indexes(runs: Sequence[Run], first: int, last: int) -> Iterator[np.ndarray]:

@@ -141,8 +141,8 @@ class RayRuntime:
                     except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
                         raise BuildError(
                             f"stage {stage}, {unit.label}: its worker died {MAX_RETRIES + 1} times"
-                            f" ({_first_line(error)}); most often memory: use fewer workers, then run the same command"
-                            " again to go on from here"
+                            f" ({_first_line(error)}); most often memory, else a full disk at TMPDIR, where Ray logs:"
+                            " use fewer workers or free some, then run the same command again to go on from here"
                         ) from error
                     except ray.exceptions.RayError as error:
                         raise BuildError(

@@ -8,7 +8,6 @@ two range reads and no driver holds an index. What is written is read once, in o
 `order`, so a merge does not depend on which file a record came from.
 """
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from itertools import accumulate
 import numpy as np
 
 from manifests import storage
-from pipeline.reads import Read, read_many
+from pipeline.reads import Read, read_in_pieces, read_many
+from pipeline.scratch_disk import scratch_folder, writing_to_scratch
 
 MERGE_RECORDS = 4_000_000
 """Records a merge holds at once, over all its files: 100 MB of band records, and three times that while they are sorted
@@ -135,12 +135,13 @@ def _heads(sources: Sequence[_Part], num_records: int, dtype: np.dtype) -> list[
 @contextmanager
 def _on_disk(sources: Sequence[_Part], dtype: np.dtype) -> Iterator[list[_Part]]:
     """The same records in a file of the local disk: heads are small, and a store is asked for each part once."""
-    with tempfile.NamedTemporaryFile(prefix="shardmill-merge-") as file:
+    with scratch_folder() as folder:
+        path = folder / "records"
         starts = accumulate((source.left * dtype.itemsize for source in sources), initial=0)
-        copies = [_Part(file.name, start, source.left) for source, start in zip(sources, starts, strict=False)]
-        for data in read_many([source.take(source.left, dtype) for source in sources]):
-            file.write(data)
-        file.flush()
+        copies = [_Part(str(path), start, source.left) for source, start in zip(sources, starts, strict=False)]
+        with writing_to_scratch(), path.open("wb") as file:
+            for piece in read_in_pieces([source.take(source.left, dtype) for source in sources]):
+                file.write(piece.data)
         yield copies
 
 

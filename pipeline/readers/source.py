@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import io
 import itertools
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -27,6 +26,7 @@ from pipeline.readers.compression import (
 )
 from pipeline.readers.parts import LinesPart, RowGroupsPart
 from pipeline.readers.records import Limits
+from pipeline.scratch_disk import scratch_folder, writing_to_scratch
 
 # What format_of looks at: a tar's first header, and the beginning of a page or a mail.
 HEAD_BYTES = 4096
@@ -215,8 +215,9 @@ class Source:
         if self._path is not None and self.compression == "none":
             yield self._path
             return
-        with tempfile.NamedTemporaryFile(prefix="shardmill-", suffix=".input") as copy:
-            for piece in self.pieces():
-                copy.write(piece)
-            copy.flush()
-            yield Path(copy.name)
+        with scratch_folder() as folder:
+            path = folder / "input"
+            with writing_to_scratch(), path.open("wb") as copy:
+                for piece in self.pieces():
+                    copy.write(piece)
+            yield path

@@ -22,7 +22,7 @@ from pipeline.dedup.records import BAND, PAIR, places, ranks, sizes, unique_pair
 from pipeline.dedup.templates import core_words, find_lines
 from pipeline.documents import DocumentsFile, fixed_bytes, open_parquet, signature_column
 from pipeline.runtime import Summary
-from pipeline.shuffle import merge_part, read_part, write_run
+from pipeline.shuffle import merge_part, write_run
 from pipeline.stages.exact import Group, group_of
 from pipeline.stages.ranks import read_ranks
 from pipeline.stages.templates import read_templates
@@ -243,7 +243,9 @@ class GatherTask:
 
 def gather(task: GatherTask) -> Summary:
     """Write the range's pairs by lot, and the needs."""
-    pairs = unique_pairs(read_part(task.run_urls, PAIR, task.part, task.num_parts, ["member", "other"]))
+    # Two revisions of a page meet in ten bands, so there may be ten times as many pairs as stay.
+    pieces = merge_part(task.run_urls, PAIR, task.part, task.num_parts, ["member", "other"])
+    pairs = unique_pairs(np.concatenate([np.empty(0, PAIR), *map(unique_pairs, pieces)]))
     return write_pairs(pairs, task.pairs_url, task.needs_url, task.first_documents)
 
 

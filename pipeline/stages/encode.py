@@ -5,10 +5,9 @@ training split as many copies as its source's weight says, each with its own key
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby
-from tempfile import TemporaryDirectory
 from typing import Self
 
 import numpy as np
@@ -29,6 +28,7 @@ from pipeline.runs import (
     write_run,
 )
 from pipeline.runtime import BuildError, Runtime, Summary, Unit, short
+from pipeline.scratch_disk import scratch_folder, writing_to_scratch
 from pipeline.stages.deduplicate import Dropped
 from pipeline.stages.engine import TokenizerInUse, open_in_worker
 from pipeline.stages.outcome import kept_rows
@@ -134,9 +134,7 @@ class _Runs:
 
     def __enter__(self) -> Self:
         self._exit = ExitStack()
-        self._folder = (
-            self._exit.enter_context(TemporaryDirectory(prefix="shardmill-encode-")) if self._is_merged else ""
-        )
+        self._folder = str(self._exit.enter_context(scratch_folder())) if self._is_merged else ""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -166,7 +164,8 @@ class _Runs:
             if self._pending[split]:
                 name = f"{split}-{len(self.written[split]):06d}.run"
                 url = storage.join(self._folder, name) if self._is_merged else f"{self._task.runs_url}-{name}"
-                run = write_run(url, self._task.source, self._pending[split], layout)
+                with writing_to_scratch() if self._is_merged else nullcontext():
+                    run = write_run(url, self._task.source, self._pending[split], layout)
                 self.written[split].append(run)
                 self._pending[split] = []
         self._num_pending = 0

@@ -88,6 +88,34 @@ def test_batches_come_from_s3_one_after_another_by_way_of_the_local_disk(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_is_fetched_to_the_local_disk_never_needs_to_fit_into_memory(
+    s3_root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few files may hold nearly all that a task wants: where ids follow files, so do pairs of neighbouring ranks."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    schema = pa.schema([("id", pa.int64())])
+    tables, batches = [f"{s3_root}/{name}" for name in "ab"], [[0, 500, 500, 1000], [0, 1, 2, 3]]
+    for url, bounds in zip(tables, batches, strict=True):
+        write_batches(url, pa.table({"id": range(bounds[-1])}, schema=schema), bounds)
+    records = written(s3_root, FILES)
+    asked: list[int] = []
+
+    def read_bytes(url: str, start: int = 0, length: int | None = None) -> bytes:
+        if url.startswith("s3:"):
+            asked.append(length or 0)
+        return unbounded(url, start, length)
+
+    unbounded = storage.read_bytes
+    monkeypatch.setattr(storage, "read_bytes", read_bytes)
+    monkeypatch.setattr(reads, "PIECE_BYTES", 100)
+    monkeypatch.setattr(shuffle, "MERGE_RECORDS", 6)
+    found = [table["id"].to_pylist() for table in read_batch_by_batch(tables, schema, 0, 3)]
+    assert found == [[*range(500), 0], [1], [*range(500, 1000), 2]]
+    merged = [tuple(row) for piece in merge_part(records, RECORD, 1, 4, ["hash", "place"]) for row in piece]
+    assert merged == sorted(row for file in FILES for row in file if row[0] // 25 == 1)
+    assert max(asked) == 100
+
+
 def test_sixteen_reads_from_s3_are_under_way_at_once_and_their_order_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     all_there = threading.Barrier(16)
 

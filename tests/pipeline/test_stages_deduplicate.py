@@ -6,11 +6,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from pipeline import inputs
+from manifests import storage
+from pipeline import inputs, shuffle
 from pipeline.config import NearConfig
+from pipeline.dedup.records import PAIR, SIZE_BITS
+from pipeline.shuffle import read_part, write_run
 from pipeline.stages import read as reading
+from pipeline.stages.candidates import GatherTask, gather
 from pipeline.stages.deduplicate import what_is_missed
 from tests.pipeline.dedup_corpus import (
     SURE,
@@ -239,3 +244,29 @@ def test_bands_that_find_too_few_of_the_wanted_pairs_are_told_with_better_ones()
     assert what_is_missed(NearConfig(threshold=0.7)) == (
         "note: dedup.near: 14 bands of 8 rows find 56 % of the pairs that are 0.7 alike; bands=22 and rows=5 find 98 %"
     )
+
+
+def test_pairs_that_meet_in_many_bands_are_gathered_without_all_of_them_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = np.zeros(30, PAIR)
+    pairs["member"], pairs["other"] = (np.arange(30) + 40) << SIZE_BITS, np.arange(30) << SIZE_BITS
+    pairs["member_document"], pairs["other_document"] = np.arange(30) + 40, np.arange(30)
+    urls = tuple(str(tmp_path / f"band {number}") for number in range(10))
+    for url in urls:
+        write_run(url, pairs, np.zeros(30, np.int64), 1, ["member", "other"])
+    asked: list[int] = []
+    whole = storage.read_bytes
+    monkeypatch.setattr(storage, "read_bytes", lambda url, start, num: asked.append(num) or whole(url, start, num))
+    monkeypatch.setattr(shuffle, "MERGE_RECORDS", 50)
+    task = GatherTask(
+        run_urls=urls,
+        part=0,
+        num_parts=1,
+        first_documents=(0,),
+        pairs_url=str(tmp_path / "pairs"),
+        needs_url=str(tmp_path / "needs"),
+    )
+    assert gather(task)["num_pairs"] == 30
+    assert max(asked) == 5 * PAIR.itemsize
+    assert read_part([task.pairs_url], PAIR, 0, 1, ["member", "other"]).tolist() == pairs.tolist()
