@@ -39,7 +39,7 @@ from pipeline.stages.search import Search, num_parts_for
 
 __all__ = ["DocumentsFile", "Dropped", "deduplicate", "kept_rows", "what_is_missed"]
 
-FORMAT = 6
+FORMAT = 7
 SAME_PART_DOCUMENTS = 2_000_000
 """Documents of a range of content hashes: 200 MB."""
 
