@@ -179,7 +179,7 @@ def end_with_parent() -> None:
         gone.register(os.pidfd_open(parent.pid), select.POLLIN)
     except ProcessLookupError:
         os._exit(1)
-    except OSError:  # a kernel before 5.3: the pipe's end must do
+    except (OSError, AttributeError):  # a kernel before 5.3, or a Python built for one: the pipe's end must do
         return
 
     def watch() -> None:
