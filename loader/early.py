@@ -63,8 +63,9 @@ class EarlyRows:
                 examples=tuple(examples),
                 rows=tokens.reshape(len(mine), self._example.seq_len),
             )
-            unchecked = self._unchecked.setdefault(shard, {})
-            unchecked.update((example, _hash(row)) for example, row in zip(examples, mine, strict=True))
+            # Put there whole: a thread may be checking the rows of the batch before.
+            hashes = {example: _hash(row) for example, row in zip(examples, mine, strict=True)}
+            self._unchecked[shard] = self._unchecked.get(shard, {}) | hashes
         return received
 
     def check(self, number: int, shard: LocalShard) -> None:
