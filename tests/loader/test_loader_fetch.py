@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from torch.utils.data import DataLoader
 
 from loader import Loader
 from loader.cache import CacheError
@@ -198,3 +199,10 @@ def test_the_default_cache_is_this_users_alone(on_s3: Write, tmp_path: Path, mon
     next(iter(loader))
     loader.close()
     assert (tmp_path / f"shardmill-cache-{os.getuid()}").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_dataloaders_workers_leave_nothing_in_the_cache(on_s3: Write, cache_dir: Path) -> None:
+    loader = Loader(on_s3((5, 6, 4)), global_batch=3, cache_dir=cache_dir, columns=("input_ids",))
+    for _ in DataLoader(loader.dataset(), batch_size=None, num_workers=2):
+        loader.advance()
+    assert (loader.epoch, list(cache_dir.iterdir())) == (1, [])
