@@ -19,6 +19,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])  # not benchmarks/, where build.py would shadow a module
 
 from benchmarks.measure import Stopwatch, cpu_seconds, peak_bytes
+from manifests.command_line import leave
 from manifests.manifest import Dataset
 from manifests.verify import verify_shards
 from pipeline.build import Host, build
@@ -112,4 +113,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())  # a run that has been measured must not be lost at the interpreter's end

@@ -81,7 +81,7 @@ class ColumnFiller:
     def fill(self, places: RowPlaces, first: int, num_examples: int, num_rows: int, columns: ColumnMemory) -> None:
         """Rows 0 .. num_examples - 1 of the columns from rows first .. of `places`; the rest of num_rows is filler."""
         if self._kernel is None:
-            self._kernel = _kernels.now(self._types)
+            self._kernel = _kernels.get_or_begin(self._types)
         if self._kernel is None:
             rows = slice(first, first + num_examples)
             bases = places.bases[places.files[rows]]
@@ -189,7 +189,7 @@ class _Kernels:
         self._compiling = threading.Lock()
         self._begun: set[tuple[str, str]] = set()
 
-    def now(self, types: tuple[str, str]) -> Callable[..., None] | None:
+    def get_or_begin(self, types: tuple[str, str]) -> Callable[..., None] | None:
         """The kernel where it is loaded or kept on disk. Otherwise begins to compile it in a thread."""
         if types not in self._loaded and types not in self._begun:
             kept = machine_code.kept_kernel(*types)

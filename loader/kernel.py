@@ -13,10 +13,10 @@ import numba
 import numba.extending
 
 from loader.columns import IGNORED_LABEL, NO_DOCUMENT, NO_ROW
+from loader.machine_code import NUM_ARGUMENTS
 
 # Tokens looked at in one vectorised comparison: documents are longer, so most blocks hold no EOS and are done.
 _SCAN = 64
-_NUM_ARGUMENTS = 13
 
 
 def compiled(stored: str, column: str) -> tuple[str, str, Any]:
@@ -26,7 +26,7 @@ def compiled(stored: str, column: str) -> tuple[str, str, Any]:
     """
     fill = _fill_of(_pointer_to(getattr(numba.types, stored)), _pointer_to(getattr(numba.types, column)))
     # numpy's error model: nothing here raises, and inlined into its entry that is seen, so no code for it is made.
-    signature = numba.types.void(*[numba.types.int64] * _NUM_ARGUMENTS)
+    signature = numba.types.void(*[numba.types.int64] * NUM_ARGUMENTS)
     function = numba.cfunc(signature, error_model="numpy", forceinline=True)(fill)
     return function.inspect_llvm(), function.native_name, function
 

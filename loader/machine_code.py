@@ -32,15 +32,26 @@ logger = logging.getLogger(__name__)
 Kernel = Callable[..., None]
 
 _HASH_BYTES = 32
-_NUM_ARGUMENTS = 13
+NUM_ARGUMENTS = 13  # of kernel.py's `fill`, which may import this; the reverse would import numba
 # What was mapped or compiled lives as long as the process.
 _kept_alive: list[Any] = []
 
 # How code begins: with a jump to the kernel, so that its address is the code's own.
 _JUMP = {"x86_64": "jmp", "aarch64": "b"}
-# Words of the assembler that make further sections, or names that others could see: without them all constants lie
+# Directives that make further sections, or names that others could see: without them all constants lie
 # beside the code, and the assembler itself resolves every reference.
-_OF_SECTIONS = (".section", ".globl", ".hidden", ".weak", ".comm", ".type", ".size", ".file", ".cfi_", ".addrsig")
+_DIRECTIVES = (
+    ".section",
+    ".globl",
+    ".hidden",
+    ".weak",
+    ".comm",
+    ".type",
+    ".size",
+    ".file",
+    ".cfi_",
+    ".addrsig",
+)
 # ARM names a far place in two steps, by its page and in it; one step reaches a place as near as ours.
 _ARM_NEAR = (
     (r"adrp(\s+\w+, \.L)", r"adr\1"),
@@ -75,13 +86,22 @@ def compiled_kernel(stored: str, column: str) -> Kernel:
         # Whatever else prints when Python starts, or numba when it is debugged, is not to be run.
         code = _unsealed(done.stdout)
         try:
-            if code is not None:
-                return _mapped(code)
-            why = "something else than the compiler wrote to its output"
+            if code is None:
+                raise OSError("something else than the compiler wrote to its output")
+            mapped = _mapped(code)
         except OSError as error:  # a system that lets no process map code of its own
             why = str(error)
+        else:
+            if _read(_key(stored, column)) is None:
+                logger.warning(
+                    "the loader's kernel is compiled by each process, some 3 s: none of %s can be written; set"
+                    " NUMBA_CACHE_DIR to a folder that can",
+                    ", ".join(map(str, _folders())),
+                )
+            return mapped
     logger.warning(
-        "the loader's kernel cannot be kept as machine code on this %s (%s); each process will compile it anew",
+        "the loader's kernel cannot be kept as machine code on this %s (%s); each process will compile it anew, and"
+        " make its batches by numpy until then",
         os.uname().machine,
         why,
     )
@@ -98,7 +118,7 @@ def _linked(stored: str, column: str) -> bytes:
 
     from loader import kernel
 
-    words, name, _ = kernel.compiled(stored, column)
+    ir, name, _ = kernel.compiled(stored, column)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()
@@ -109,17 +129,17 @@ def _linked(stored: str, column: str) -> bytes:
         reloc="pic",
         codemodel="small",
     )
-    return _assembled(llvm, target, target.emit_assembly(llvm.parse_assembly(words)), name)
+    return _assembled(llvm, target, target.emit_assembly(llvm.parse_assembly(ir)), name)
 
 
 def _assembled(llvm: Any, target: Any, assembly: str, name: str) -> bytes:
-    """`_linked` for a target and its assembler's words."""
+    """`_linked`, from a target's assembly."""
     processor = target.triple.split("-")[0]
     if processor == "aarch64":
         for pattern, near in _ARM_NEAR:
             assembly = re.sub(pattern, near, assembly)
-    words = [f"{_JUMP[processor]} {name}", *assembly.replace("@PLT", "").splitlines()]
-    kept = "\n".join(line for line in words if not line.strip().startswith(_OF_SECTIONS))
+    lines = [f"{_JUMP[processor]} {name}", *assembly.replace("@PLT", "").splitlines()]
+    kept = "\n".join(line for line in lines if not line.strip().startswith(_DIRECTIVES))
     quoted = "".join(f"\\{byte:02X}" for byte in kept.encode())
     whole = target.emit_object(llvm.parse_assembly(f'target triple = "{target.triple}"\nmodule asm "{quoted}"'))
     found = llvm.ObjectFileRef.from_data(whole).sections()
@@ -150,7 +170,7 @@ def _kept_alive_at(pages: mmap.mmap) -> Kernel:
 
 
 def _callable(address: int) -> Kernel:
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * _NUM_ARGUMENTS)(address)
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * NUM_ARGUMENTS)(address)
 
 
 def _key(stored: str, column: str) -> str:

@@ -10,6 +10,7 @@ parent, however that died and whatever the worker waits for.
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import multiprocessing
 import os
@@ -179,8 +180,12 @@ def end_with_parent() -> None:
         gone.register(os.pidfd_open(parent.pid), select.POLLIN)
     except ProcessLookupError:
         os._exit(1)
-    except (OSError, AttributeError):  # a kernel before 5.3, or a Python built for one: the pipe's end must do
+    except AttributeError:  # a Python built for a kernel before 5.3, as uv's and conda's are: as below
         return
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM):
+            raise
+        return  # a kernel before 5.3, or a sandbox that knows none newer: the pipe's end must do
 
     def watch() -> None:
         gone.poll()
@@ -234,7 +239,7 @@ def made_ahead(making: Iterator[T_out], num_ahead: int, interrupt: Callable[[], 
             num_items = len(items)
             items.reverse()
             while items:
-                if len(items) == 1:
+                if len(items) == 1:  # still to be taken: the thread is at work while the consumer is
                     may_make.put(num_items)
                 yield items.pop()
             if isinstance(error, StopIteration):

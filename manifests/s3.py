@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from manifests.errors import UserError
 from manifests.objects import ObjectInfo, StorageError
 from manifests.s3_errors import endpoint, translated
-from manifests.s3_get import S3Get
+from manifests.s3_get import CONNECT_TIMEOUT_S, MAX_CONNECTIONS, S3Get
 from manifests.s3_plain import plain_s3
 from manifests.s3_read import RangedReader, ResumingReader
 from manifests.s3_write import Upload
@@ -141,9 +141,10 @@ def _environment() -> tuple[tuple[str, str], ...]:
 
 @functools.lru_cache(maxsize=4)
 def _reads_of(
-    pid: int,  # noqa: ARG001 - as below
+    pid: int,  # noqa: ARG001 - part of the cache's key, as in _client
     environment: tuple[tuple[str, str], ...],
 ) -> S3Get:
+    # Proxies and bundles of certificates are looked at once, as boto3's client does.
     return S3Get(plain_s3(os.environ, read_timeout_s=_read_timeout_s(dict(environment))), client)
 
 
@@ -152,7 +153,7 @@ def _client(
     pid: int,  # noqa: ARG001 - part of the cache's key: a client's sockets must not be shared with a forked child
     environment: tuple[tuple[str, str], ...],
 ) -> "S3Client":
-    # Here, not above: importing boto3 takes 0.3 s, and most commands never leave the local disk.
+    # Here, not above: importing boto3 and making its client takes 0.2 s, and most commands never leave the local disk.
     import boto3
     from botocore.config import Config
 
@@ -163,9 +164,9 @@ def _client(
     own_endpoint = "AWS_ENDPOINT_URL" in names or "AWS_ENDPOINT_URL_S3" in names
     config = Config(
         retries=retries,  # type: ignore[arg-type]  # a TypedDict in the stubs
-        connect_timeout=10,
+        connect_timeout=CONNECT_TIMEOUT_S,
         read_timeout=_read_timeout_s(names),
-        max_pool_connections=32,
+        max_pool_connections=MAX_CONNECTIONS,
         # Compatible stores seldom have a host name for each bucket.
         s3={"addressing_style": "path"} if own_endpoint else {},
         # boto3's newer default sends checksums as trailers, which many compatible stores refuse. Without one, botocore

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 
+# Of both ways to ask.
+CONNECT_TIMEOUT_S = 10.0
+MAX_CONNECTIONS = 32
+
+
 class BrokenBody(Exception):
     """A body that ended in a fault on its way; the message is the fault's name. What is missing can be asked for."""
 

@@ -17,11 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from manifests.s3_get import Answer, BrokenBody
+from manifests.s3_get import CONNECT_TIMEOUT_S, MAX_CONNECTIONS, Answer, BrokenBody
 from manifests.s3_signature import Credentials, signed_headers
 
-_CONNECT_TIMEOUT_S = 10.0
-_MAX_IDLE_CONNECTIONS = 32
 # With no variables of AWS's but these, boto3 would ask for an object as this does.
 _UNDERSTOOD = frozenset(
     {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL"}
@@ -140,9 +138,9 @@ class PlainS3:
 
     def _connected(self, host: str) -> http.client.HTTPConnection:
         connection = (
-            http.client.HTTPSConnection(host, timeout=_CONNECT_TIMEOUT_S, context=self._tls)
+            http.client.HTTPSConnection(host, timeout=CONNECT_TIMEOUT_S, context=self._tls)
             if self._tls
-            else http.client.HTTPConnection(host, timeout=_CONNECT_TIMEOUT_S)
+            else http.client.HTTPConnection(host, timeout=CONNECT_TIMEOUT_S)
         )
         connection.connect()
         connection.sock.settimeout(self._read_timeout_s)
@@ -196,7 +194,7 @@ class _PlainBody:
         is_read = self._response.length == 0
         self._response.close()
         # `sock` is None where the store wants it closed.
-        if is_read and self._connection.sock is not None and len(self._idle) < _MAX_IDLE_CONNECTIONS:
+        if is_read and self._connection.sock is not None and len(self._idle) < MAX_CONNECTIONS:
             self._idle.append(self._connection)
         else:
             self._connection.close()

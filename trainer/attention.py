@@ -75,8 +75,8 @@ def reaches(config: PretrainedConfig) -> dict[str, Reach]:
     if other:
         raise ConfigError(
             "model",
-            f"{config.model_type} has layers of kind {', '.join(other)}, which would carry documents of a row into each"
-            " other; give a model of full, sliding or chunked attention",
+            f"{config.model_type} has layers of kind {', '.join(other)}, which no document mask is known for;"
+            " give a model of full, sliding or chunked attention",
         )
     return {kind: known[kind] for kind in kinds}
 

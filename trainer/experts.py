@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 from transformers import PretrainedConfig
@@ -31,7 +33,11 @@ class Experts:
 def experts_of(config: PretrainedConfig) -> Experts | None:
     """None for a dense model, and for one whose experts go by names not known here."""
     inner = getattr(config, "ffn_config", None) or config  # dbrx
-    num, chosen = (next((v for n in names if (v := getattr(inner, n, None))), None) for names in (_NUM, _CHOSEN))
+    num, chosen = _first(inner, _NUM), _first(inner, _CHOSEN)
     if not isinstance(num, int) or not isinstance(chosen, int):
         return None
     return Experts(num=num, chosen=chosen)
+
+
+def _first(config: Any, names: Sequence[str]) -> Any:
+    return next((value for name in names if (value := getattr(config, name, None))), None)

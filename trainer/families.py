@@ -88,7 +88,7 @@ def _try(plan: ModelPlan, attention: Attention, places: Sequence[torch.device]) 
             continue
         for before, after in zip(packed, alone, strict=True):
             off = float((before.cpu() - after).abs().max() / after.abs().max())
-            if not off <= _TOLERANCE:
+            if not off <= _TOLERANCE:  # not ">": NaN fails too
                 raise ConfigError(
                     "model",
                     f"{family} with {attention} attention gives a document in a packed row other logits than it has"
@@ -116,7 +116,8 @@ def _filled(plan: ModelPlan, attention: Attention) -> PreTrainedModel:
     with torch.no_grad():
         for parameter in model.parameters():
             drawn = torch.randn(parameter.shape, generator=draw)
-            # Matrices keep the size of what goes through them; vectors, scales and biases, are near 1.
+            # Matrices keep the size of what goes through them, or add a little: norms take it back. Vectors, scales
+            # and biases, are near 1 and all different.
             parameter.copy_(drawn * 1.5 * parameter.shape[-1] ** -0.5 if parameter.ndim > 1 else 1.0 + 0.2 * drawn)
     return model.eval()  # type: ignore[no-untyped-call]  # transformers annotates a part
 

@@ -151,7 +151,9 @@ def open_observer(
     return Observer(
         journal=journal,
         history=history,
-        publisher=ranks.agree(lambda: make_publisher(config.prometheus, rank=ranks.rank, local_rank=ranks.local_rank)),
+        publisher=ranks.all_or_none(
+            lambda: make_publisher(config.prometheus, rank=ranks.rank, local_rank=ranks.local_rank)
+        ),
         say=say,
         first_step=progress.step,
         num_steps=num_steps,

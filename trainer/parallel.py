@@ -89,7 +89,7 @@ class Ranks:
         dist.all_gather_object(values, value, group=self.group)
         return values
 
-    def agree(self, choose: Callable[[], T]) -> T:
+    def all_or_none(self, choose: Callable[[], T]) -> T:
         """Collective: `choose` on every rank, each its own value; a UserError of any of them is raised on all."""
         mine, problem = None, None
         try:

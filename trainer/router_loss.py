@@ -1,7 +1,7 @@
 """The loss that keeps a router's experts in equal use, where the model's config asks for it.
 
 transformers adds `router_aux_loss_coef` times its load_balancing_loss_func to the loss when `output_router_logits` is
-true, and not otherwise; so is it here. E experts, T tokens, over all layers with a router together:
+true, and not otherwise; as here. E experts, T tokens, over all layers with a router together:
 
     experts * sum over e of (share of choices that fell on e) * (mean probability of e)         least: experts chosen
 
@@ -70,15 +70,15 @@ def balance_sum(router_logits: Sequence[torch.Tensor], labels: torch.Tensor, top
     router_logits: a layer each, (rows * seq_len, experts); labels (rows, seq_len).
     """
     counted = (labels != IGNORED_LABEL).float()[..., None]
-    experts = router_logits[0].shape[-1]
-    shares = torch.zeros(len(labels), experts, device=labels.device)
+    num_experts = router_logits[0].shape[-1]
+    shares = torch.zeros(len(labels), num_experts, device=labels.device)
     chances = torch.zeros_like(shares)
     for layer in router_logits:
-        probabilities = layer.float().softmax(-1).view(*labels.shape, experts)
+        probabilities = layer.float().softmax(-1).view(*labels.shape, num_experts)
         chosen = probabilities.topk(top_k).indices
         shares = shares + (torch.zeros_like(probabilities).scatter(-1, chosen, 1.0) * counted).sum(1)
         chances = chances + (probabilities * counted).sum(1)
     tokens = counted.sum((1, 2))
     seen = (tokens * len(router_logits)).clamp(min=1.0)[:, None]
-    balance = experts * (shares / seen * (chances / seen)).sum(1)
+    balance = num_experts * (shares / seen * (chances / seen)).sum(1)
     return (balance * tokens).sum(dtype=torch.float64)

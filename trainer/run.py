@@ -166,7 +166,7 @@ def prepare(config: TrainConfig, dataset: Dataset, ranks: Ranks, watchdog: Watch
     output = _output_folder(config, dataset)
     lock = OutputLock(output)
     mark = ranks.decide(lock.acquire)
-    ranks.agree(lambda: lock.look(mark, ranks.rank))
+    ranks.all_or_none(lambda: lock.look(mark, ranks.rank))
     update_rule(config.optimizer)  # refused before the model is built
     plan = plan_model(config.model, dataset.manifest)
     loader = _make_loader(config, dataset, ranks)

@@ -16,6 +16,7 @@ from trainer.blocks import blocks
 _VOCAB = 96
 _WIDTH = 48
 _EXPERTS = 8
+# Below every document of families._LENGTHS, so that a window or a chunk shows.
 _LOOK_BACK = 8
 _INNER = re.compile(r"intermediate|ffn_(hidden_)?(dim|size)|mlp_size|n_inner")
 _NUM_EXPERTS = re.compile(r"^(num|n)_.*experts$")

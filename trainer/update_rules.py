@@ -1,4 +1,4 @@
-"""The update rules by name. Adding one is one entry of OPTIMIZERS.
+"""The update rules by name. Adding one is one entry of OPTIMIZERS, and its name in config.py's help.
 
 All of them are other people's: torch's AdamW and Adafactor, lion-pytorch's Lion (an extra: lion). What is ours is the
 state they begin with, made before the first step: a checkpoint then always finds a state to save or to load into (torch
@@ -100,7 +100,7 @@ def _momentum(parameter: torch.Tensor) -> dict[str, torch.Tensor]:
 OPTIMIZERS: Mapping[str, UpdateRule] = {
     # Value, gradient and two moments read once, three of them written.
     "adamw": UpdateRule(make=_adamw, state=_two_moments, betas=(0.9, 0.95), eps=1e-8, traffic_bytes=28),
-    # Eight passes over a parameter, each reading and writing in fp32.
+    # fp32. Five passes read and write one tensor (8 bytes), three read a second one as well (12).
     "lion": UpdateRule(
         make=_lion,
         state=_momentum,
@@ -109,7 +109,8 @@ OPTIMIZERS: Mapping[str, UpdateRule] = {
         traffic_bytes=76,
         package=("lion_pytorch", "lion-pytorch"),
     ),
-    # Four norms, and seven passes over the update or the value.
+    # fp32. Four norms (4 bytes), one product written (4), four passes in place (8), two with a second tensor (12),
+    # and weight decay (8).
     "adafactor": UpdateRule(
         make=lambda groups, _: ShardedAdafactor(groups), state=factored_state, betas=None, eps=None, traffic_bytes=76
     ),

@@ -124,7 +124,7 @@ def test_a_process_forked_while_its_parent_compiles_has_the_kernel_too(monkeypat
 
     monkeypatch.setattr(machine_code, "kept_kernel", lambda *_: None)
     monkeypatch.setattr(machine_code, "compiled_kernel", compiled)
-    assert columns._kernels.now(types) is None
+    assert columns._kernels.get_or_begin(types) is None
     has_begun.wait()
 
     def child() -> None:

@@ -16,7 +16,7 @@ from trainer import checkpoint_files as files
 from trainer.checkpoint import Saved
 from trainer.config import ModelConfig
 from trainer.export import write_model
-from trainer.model import build_model, plan_model
+from trainer.model import plan_model, skeleton
 from trainer.parallel import materialize
 
 
@@ -38,7 +38,7 @@ def export(run: Path, *, step: int | None, target: Path | None, manifest: str | 
             f" {facts['manifest']['digest']}; give that version"
         )
     plan = plan_model(ModelConfig(config=facts["model"]), dataset.manifest)
-    model = build_model(plan)
+    model = skeleton(plan)
     materialize(model, torch.device("cpu"), {})
     weights = get_model_state_dict(model)
     with warnings.catch_warnings():

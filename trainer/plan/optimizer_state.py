@@ -27,7 +27,11 @@ class StateBytes:
 
 
 def state_bytes(parameters: Iterable[torch.Tensor]) -> Mapping[str, StateBytes]:
-    """By optimizer. A state is split where it has a parameter's first dimension, which FSDP2 splits."""
+    """By optimizer. A state is split where it has a parameter's first dimension, which FSDP2 splits.
+
+    Of experts, which parallel.py may cut by a later dimension, Adafactor's means count by the first all the same: a
+    trifle, and the total is right.
+    """
     bare = [torch.empty_like(parameter, device="meta") for parameter in parameters]
     found = {}
     for name, rule in OPTIMIZERS.items():

@@ -56,18 +56,18 @@ def checkpoint_bytes(shape: Shape, optimizer: str) -> float:
 
 
 def plan_saving(
-    size: float,
+    num_bytes: float,
     *,
     stall: float,
     write_bytes_per_s: float,
     restart: float,
     failures_per_day: float,
 ) -> Saving:
-    """size: of a checkpoint in bytes. stall: seconds a save holds the steps, as measured (timeline.jsonl, "save")."""
+    """num_bytes: of a checkpoint. stall: seconds a save holds the steps, as measured (timeline.jsonl, "save")."""
     between = 86_400 / failures_per_day
-    write = size / write_bytes_per_s
+    write = num_bytes / write_bytes_per_s
     return Saving(
-        checkpoint_bytes=size,
+        checkpoint_bytes=num_bytes,
         stall=stall,
         write=write,
         restart=restart,
