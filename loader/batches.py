@@ -43,6 +43,10 @@ class ColumnsError(UserError):
     """Columns, a dtype or a place for batches that there is not."""
 
 
+class PersistentWorkersError(UserError):
+    """Workers of a DataLoader that would not see where the position has moved to."""
+
+
 class BatchMaker:
     """Makes the batches of plans: {column: tensor of shape (num_rows, seq_len)}."""
 
@@ -210,13 +214,25 @@ class BatchDataset(IterableDataset[Batch]):
     def __init__(self, batches_of: Callable[[int, int], Iterator[Batch]]) -> None:
         super().__init__()
         self._batches_of = batches_of
+        self._is_begun = False
 
     def __iter__(self) -> Iterator[Batch]:
         worker = get_worker_info()
         if worker is None:
             return self._batches_of(0, 1)
+        if self._is_begun:
+            return map(_refuse_again, [worker.id])
+        self._is_begun = True
         end_with_parent()  # torch's own watch looks between batches alone
         return self._batches_of(worker.id, worker.num_workers)
+
+
+def _refuse_again(_: int) -> Batch:
+    # With the first batch: what a worker raises before that, torch does not tell.
+    raise PersistentWorkersError(
+        "this DataLoader's workers live on into another epoch (persistent_workers=True) and would give the last one's "
+        "batches again, since the position is moved in the training process; give persistent_workers=False"
+    )
 
 
 def device_named(device: str | torch.device | None) -> torch.device | None:

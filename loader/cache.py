@@ -54,13 +54,18 @@ class ShardCache:
     """The directory of shards. Methods may be called by several threads and processes."""
 
     def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._make_directory()
+        if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+            raise CacheError(f"cache_dir {directory} cannot be written by this user; give another cache_dir")
+
+    def _make_directory(self) -> None:
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CacheError(
-                f"cache_dir {directory} cannot be made ({error.strerror}); give another cache_dir"
+                f"cache_dir {self._directory} cannot be made ({error.strerror}); give another cache_dir"
             ) from error
-        self._directory = directory
 
     def sweep(self, keep: Collection[str]) -> None:
         """Deletes what no living process holds, save finished shards whose sha256 is in `keep`."""
@@ -87,6 +92,7 @@ class ShardCache:
             held = _hold(final, num_bytes)
             if held is not None:
                 return held
+            self._make_directory()  # somebody may have cleaned it away since the start
             with _exclusive(part) as stream:
                 if stream is not None and not final.exists():
                     _fill(stream, self._directory, sha256, num_bytes, download)

@@ -15,6 +15,7 @@ id has an embedding, with label -100, position 0 and document -1.
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -181,14 +182,15 @@ class _Kernels:
 
     def __init__(self) -> None:
         self._loaded: dict[tuple[str, str], Callable[..., None]] = {}
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """For a process forked while its parent compiles: the thread that does is not in it, and frees no lock."""
         self._compiling = threading.Lock()
         self._begun: set[tuple[str, str]] = set()
 
     def get_or_begin(self, types: tuple[str, str]) -> Callable[..., None] | None:
-        """The kernel where it is loaded or kept on disk. Otherwise begins to compile it in a thread.
-
-        A process forked while its parent compiles never begins: imports begun by its parent would never end there.
-        """
+        """The kernel where it is loaded or kept on disk. Otherwise begins to compile it in a thread."""
         if types not in self._loaded and types not in self._begun:
             kept = machine_code.kept_kernel(*types)
             if kept is not None:
@@ -205,3 +207,4 @@ class _Kernels:
 
 
 _kernels = _Kernels()
+os.register_at_fork(after_in_child=_kernels.begin_anew)

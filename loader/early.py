@@ -6,9 +6,12 @@ hash until its shard has arrived and been verified: a row that then differs is a
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 
 import numpy as np
 
@@ -45,15 +48,12 @@ class EarlyRows:
     def read(self, wanted: Mapping[int, Sequence[int]], names: dict[int, str]) -> dict[int, ReceivedRows]:
         """The examples of each shard number. Raises what storage raises, and ShardError where reads never agree."""
         places = [(shard, example) for shard, examples in wanted.items() for example in examples]
-        with ThreadPoolExecutor(_NUM_REQUESTS, thread_name_prefix="early-rows") as pool:
-            # Twice at once: where both agree, a row has cost one round trip.
-            first, second = (
-                [pool.submit(self._read, shard, example) for shard, example in places] for _ in ("first", "second")
-            )
-            rows = [
-                self._agreed(place, [one.result(), two.result()], names[place[0]])
-                for place, one, two in zip(places, first, second, strict=True)
-            ]
+        # Twice at once: where both agree, a row has cost one round trip.
+        reads = _all_at_once(lambda place: self._read(*place), places * 2)
+        rows = [
+            self._agreed(place, [one, two], names[place[0]])
+            for place, one, two in zip(places, reads[: len(places)], reads[len(places) :], strict=True)
+        ]
         received = {}
         for shard, examples in wanted.items():
             mine = [row for (number, _), row in zip(places, rows, strict=True) if number == shard]
@@ -63,8 +63,9 @@ class EarlyRows:
                 examples=tuple(examples),
                 rows=tokens.reshape(len(mine), self._example.seq_len),
             )
-            unchecked = self._unchecked.setdefault(shard, {})
-            unchecked.update((example, _hash(row)) for example, row in zip(examples, mine, strict=True))
+            # Put there whole: a thread may be checking the rows of the batch before.
+            hashes = {example: _hash(row) for example, row in zip(examples, mine, strict=True)}
+            self._unchecked[shard] = self._unchecked.get(shard, {}) | hashes
         return received
 
     def check(self, number: int, shard: LocalShard) -> None:
@@ -97,6 +98,38 @@ class EarlyRows:
             f"example {example} of shard {name} came differently in {_MAX_READS} reads of {self._url_of(shard)}; "
             "restore the shard or mend the way to it"
         )
+
+
+def _all_at_once(read: Callable[[tuple[int, int]], bytes], places: Sequence[tuple[int, int]]) -> list[bytes]:
+    """read(place) of each, by threads. Raises the first error.
+
+    Daemons: neither who interrupts this nor the end of the program waits for a store that says nothing, as an
+    executor's threads would make them.
+    """
+    waiting = deque(enumerate(places))
+    done: SimpleQueue[tuple[int, bytes | BaseException]] = SimpleQueue()
+
+    def run() -> None:
+        with contextlib.suppress(IndexError):  # nothing left to be read
+            while True:
+                at, place = waiting.popleft()
+                try:
+                    done.put((at, read(place)))
+                except BaseException as error:  # for the thread that waits, which raises it
+                    done.put((at, error))
+
+    for _ in range(min(_NUM_REQUESTS, len(places))):
+        threading.Thread(target=run, name="early-rows", daemon=True).start()
+    rows = [b""] * len(places)
+    try:
+        for _ in places:
+            at, row = done.get()
+            if isinstance(row, BaseException):
+                raise row
+            rows[at] = row
+    finally:
+        waiting.clear()
+    return rows
 
 
 def _hash(row: bytes) -> bytes:

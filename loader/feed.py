@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 import os
+import stat
 import tempfile
 import weakref
 from collections import deque
@@ -17,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from loader.budget import divided, lanes_by_rank, ranks_of_node, source_needs
-from loader.cache import ShardCache
+from loader.cache import CacheError, ShardCache
 from loader.counters import Counters
 from loader.fetch import Fetcher
 from loader.mixture import MixtureOrder, blocks_of, lanes_of_rank, order_of, sources_of
@@ -131,6 +132,9 @@ class Feed:
                         stretch = Stretch(
                             files=files, file_of_row=file_of_row, example_of_row=block.examples, window=window
                         )
+                        # Asked for nothing, a fetcher whose rows nobody wants yet still learns that it may go ahead.
+                        for fetcher, of_source in zip(fetchers, windows, strict=True):
+                            fetcher.rows_of({}, of_source)
                 if stretch is not None:
                     yield MicroBatchPlan(stretch, first, num_examples)
                     continue
@@ -231,7 +235,19 @@ class Feed:
 def _default_cache_dir() -> Path:
     """One folder a user: others must not be able to put files there under the names this trusts."""
     # Looked for where it is needed: Python tries the directory by writing to it.
-    return Path(tempfile.gettempdir()) / f"shardmill-cache-{os.getuid()}"
+    directory = Path(tempfile.gettempdir()) / f"shardmill-cache-{os.getuid()}"
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        found = directory.lstat()
+    except OSError:
+        return directory  # ShardCache says what is wrong with it
+    # Anybody may make a folder of this name before us.
+    if stat.S_ISLNK(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & stat.S_IWOTH:
+        raise CacheError(
+            f"{directory}, the cache's default place, is another user's, or others may write there, who could put in "
+            "it what is not the shards'; remove it, or give cache_dir"
+        )
+    return directory
 
 
 def _close(fetchers: list[Fetcher]) -> None:

@@ -142,6 +142,7 @@ class Loader:
             verify_local=verify_local,
             mask_bad=bad_shards == "mask",
         )
+        self._process = os.getpid()
         self._counters = Counters()
         # Not a reference: an iteration whose consumer is gone should end, and it refers to much.
         self._running: weakref.ref[Generator[Batch, None, None]] | None = None
@@ -274,10 +275,14 @@ class Loader:
             here = replace(self._here, num_in_flight=num_workers + 1)
             feed = Feed(self._tables, self._weights, feed.shape, here, self._counters)
         plans = islice(feed.plans(self._position, in_flight), worker, None, num_workers)
-        for batch in self._make.batches(plans, feed.micro_batch, 0):
-            yield received(batch)
-            del batch
-            in_flight.clear()
+        try:
+            for batch in self._make.batches(plans, feed.micro_batch, 0):
+                yield received(batch)
+                del batch
+                in_flight.clear()
+        finally:
+            if os.getpid() != self._process:
+                feed.close()  # a worker's own shards: nothing else runs when such a process ends
 
     def _identity(self, digests: list[str]) -> str:
         """Of what the loader reads: a manifest's own digest, or for a mixture one of all with their weights."""

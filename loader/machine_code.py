@@ -83,8 +83,12 @@ def compiled_kernel(stored: str, column: str) -> Kernel:
     done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, check=False)
     why = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
     if done.returncode == 0:
+        # Whatever else prints when Python starts, or numba when it is debugged, is not to be run.
+        code = _unsealed(done.stdout)
         try:
-            mapped = _mapped(done.stdout)
+            if code is None:
+                raise OSError("something else than the compiler wrote to its output")
+            mapped = _mapped(code)
         except OSError as error:  # a system that lets no process map code of its own
             why = str(error)
         else:
@@ -146,6 +150,10 @@ def _assembled(llvm: Any, target: Any, assembly: str, name: str) -> bytes:
 
 
 def _mapped(code: bytes) -> Kernel:
+    if not hasattr(os, "memfd_create"):  # a Python built for an older libc than the one here, as uv's and conda's are
+        pages = mmap.mmap(-1, len(code), flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        pages.write(code)
+        return _kept_alive_at(pages)
     # A file without a name, since the one on disk may lie where nothing may be run from.
     descriptor = os.memfd_create("kernel", os.MFD_CLOEXEC)
     try:
@@ -153,6 +161,10 @@ def _mapped(code: bytes) -> Kernel:
         pages = mmap.mmap(descriptor, len(code), flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC)
     finally:
         os.close(descriptor)
+    return _kept_alive_at(pages)
+
+
+def _kept_alive_at(pages: mmap.mmap) -> Kernel:
     _kept_alive.append(pages)
     return _callable(np.frombuffer(pages, dtype=np.uint8).ctypes.data)
 
@@ -194,30 +206,46 @@ def _processor() -> list[str]:
 def _folders() -> list[Path]:
     """Where the code may be kept, the best place first: where numba keeps its own."""
     named = os.environ.get("NUMBA_CACHE_DIR")
-    beside, of_user = Path(__file__).parent / "__pycache__", Path.home() / ".cache" / "shardmill"
-    return [Path(named), of_user] if named else [beside, of_user]
+    folders = [Path(named) if named else Path(__file__).parent / "__pycache__"]
+    with contextlib.suppress(RuntimeError):  # a user without a home, as a container's may be
+        folders.append(Path.home() / ".cache" / "shardmill")
+    return folders
 
 
 def _read(key: str) -> bytes | None:
     for folder in _folders():
         with contextlib.suppress(OSError):  # not here: the next folder, or the compiler
-            data = (folder / f"kernel-{key}.code").read_bytes()
-            if hashlib.sha256(data[_HASH_BYTES:]).digest() == data[:_HASH_BYTES]:
-                return data[_HASH_BYTES:]
+            path = folder / f"kernel-{key}.code"
+            # A folder that several users share, as one in /tmp is: code of a stranger's is not run.
+            if path.stat().st_uid not in (os.getuid(), 0, Path(__file__).stat().st_uid):
+                continue
+            code = _unsealed(path.read_bytes())
+            if code is not None:
+                return code
     return None
 
 
 def _write(key: str, code: bytes) -> None:
     for folder in _folders():
         with contextlib.suppress(OSError):  # a folder that is not ours: the next one, or the compiler each time
-            storage.write_bytes(str(folder / f"kernel-{key}.code"), hashlib.sha256(code).digest() + code)
+            storage.write_bytes(str(folder / f"kernel-{key}.code"), _sealed(code))
             return
+
+
+def _sealed(code: bytes) -> bytes:
+    return hashlib.sha256(code).digest() + code
+
+
+def _unsealed(data: bytes) -> bytes | None:
+    """The code, where `data` is what `_sealed` gave."""
+    code = data[_HASH_BYTES:]
+    return code if _sealed(code) == data else None
 
 
 def _main(stored: str, column: str, key: str) -> None:
     code = _linked(stored, column)
     _write(key, code)
-    sys.stdout.buffer.write(code)
+    sys.stdout.buffer.write(_sealed(code))
 
 
 if __name__ == "__main__":

@@ -180,10 +180,12 @@ def end_with_parent() -> None:
         gone.register(os.pidfd_open(parent.pid), select.POLLIN)
     except ProcessLookupError:
         os._exit(1)
+    except AttributeError:  # a Python built for a kernel before 5.3, as uv's and conda's are: as below
+        return
     except OSError as error:
-        if error.errno != errno.ENOSYS:
+        if error.errno not in (errno.ENOSYS, errno.EPERM):
             raise
-        return  # a kernel before 5.3: the pipe's end must do
+        return  # a kernel before 5.3, or a sandbox that knows none newer: the pipe's end must do
 
     def watch() -> None:
         gone.poll()

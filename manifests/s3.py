@@ -30,6 +30,7 @@ _MAX_ATTEMPTS = 8
 # A connection that brings nothing for so long is given up and the rest asked for again. SHARDMILL_S3_READ_TIMEOUT_S
 # overrides: below what the store takes to complete a large upload, that would fail.
 _READ_TIMEOUT_S = 60.0
+_LONGEST_READ_TIMEOUT_S = 1e6  # sockets take some 9e9 seconds at the most
 
 
 def list_objects(url: str) -> list[ObjectInfo]:
@@ -103,6 +104,8 @@ def _split(url: str) -> tuple[str, str]:
     bucket, _, key = url.removeprefix("s3://").partition("/")
     if not bucket:
         raise UserError(f"{url} names no bucket: write s3://bucket/key")
+    if any("\ud800" <= character <= "\udfff" for character in url):  # what Python makes of bytes that are no text
+        raise UserError(f"{url!a} is not UTF-8, as the names of objects are: mend the name")
     return bucket, key
 
 
@@ -187,6 +190,8 @@ def _read_timeout_s(environment: dict[str, str]) -> float:
         seconds = _READ_TIMEOUT_S if text is None else float(text)
     except ValueError:
         seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise UserError(f"SHARDMILL_S3_READ_TIMEOUT_S is {text!r}: give seconds above 0, or leave it out")
+    if not 0 < seconds <= _LONGEST_READ_TIMEOUT_S:
+        raise UserError(
+            f"SHARDMILL_S3_READ_TIMEOUT_S is {text!r}: give seconds above 0, a million at the most, or leave it out"
+        )
     return seconds

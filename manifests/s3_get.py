@@ -65,9 +65,10 @@ class S3Get:
 
         Raises FileNotFoundError, UserError or StorageError, naming `url`.
         """
-        if self._plain is not None:
+        plain = self._plain  # once: another thread may give it up meanwhile
+        if plain is not None:
             headers = {"range": byte_range, "if-match": etag}
-            answer = self._plain.get(bucket, key, {name: text for name, text in headers.items() if text is not None})
+            answer = plain.get(bucket, key, {name: text for name, text in headers.items() if text is not None})
             if answer is not None:
                 return answer
             self._plain = None

@@ -84,6 +84,15 @@ def test_a_torch_dataloader_around_the_dataset_gives_the_same_batches(unequal: s
     assert (loader.epoch, loader.examples_consumed) == (1, 0)
 
 
+def test_workers_that_outlive_an_epoch_and_so_the_position_are_refused(unequal: str) -> None:
+    loader = Loader(unequal, global_batch=6, columns=("input_ids",))
+    batches = DataLoader(loader.dataset(), batch_size=None, num_workers=1, persistent_workers=True)
+    for _ in batches:
+        loader.advance()
+    with pytest.raises(UserError, match="give persistent_workers=False"):
+        next(iter(batches))
+
+
 PREFETCHING = """
 import sys
 from torch.utils.data import DataLoader

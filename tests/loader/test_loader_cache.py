@@ -169,6 +169,26 @@ def test_a_file_in_the_folders_place_is_refused(tmp_path: Path) -> None:
         ShardCache(tmp_path / "cache")
 
 
+def test_a_folder_that_this_user_cannot_write_is_refused() -> None:
+    def child() -> None:
+        if os.getuid() == 0:
+            os.setuid(65_534)
+        with pytest.raises(CacheError, match="cache_dir / cannot be written by this user; give another cache_dir"):
+            ShardCache(Path("/"))
+
+    forked = multiprocessing.get_context("fork").Process(target=child)
+    forked.start()
+    forked.join()
+    assert forked.exitcode == 0
+
+
+def test_a_folder_that_was_cleaned_away_is_made_again(cache_dir: Path) -> None:
+    cache = ShardCache(cache_dir)
+    cache_dir.rmdir()
+    cache.release(obtained(cache))
+    assert names(cache_dir) == []
+
+
 # A finished file is trusted by its name and size: after a power cut those must not be there before the bytes are.
 def test_a_shards_bytes_are_on_the_disk_before_its_name(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced = []

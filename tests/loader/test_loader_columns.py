@@ -1,10 +1,14 @@
 """What a batch's columns hold, token by token."""
 
+import multiprocessing
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loader import columns, machine_code
 from loader.columns import COLUMNS, fill_columns, fill_plainly
 
 EOS = 1
@@ -107,3 +111,29 @@ def test_the_kernel_and_plain_numpy_fill_alike(rows: list[list[int]], num_filler
     assert {name: array.tolist() for name, array in compiled.items()} == {
         name: array.tolist() for name, array in plain.items()
     }
+
+
+def test_a_process_forked_while_its_parent_compiles_has_the_kernel_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    has_begun, may_end = threading.Event(), threading.Event()
+    types = "uint32", "int16"  # of no other test
+
+    def compiled(*_: object) -> object:
+        has_begun.set()
+        may_end.wait()
+        return int
+
+    monkeypatch.setattr(machine_code, "kept_kernel", lambda *_: None)
+    monkeypatch.setattr(machine_code, "compiled_kernel", compiled)
+    assert columns._kernels.get_or_begin(types) is None
+    has_begun.wait()
+
+    def child() -> None:
+        may_end.set()
+        columns.load_kernel(np.dtype(types[0]), np.dtype(types[1]))
+
+    forked = multiprocessing.get_context("fork").Process(target=child, daemon=True)
+    forked.start()
+    forked.join(60)
+    may_end.set()
+    assert forked.exitcode == 0
+    columns.load_kernel(np.dtype(types[0]), np.dtype(types[1]))  # the parent's thread has ended

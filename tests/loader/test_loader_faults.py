@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from torch.utils.data import DataLoader
 
 from loader import Loader
 from loader.cache import FullDiskError, ShardCache
+from loader.early import EarlyRows, _hash
 from loader.rows import ShardError
+from loader.shards import LocalShard
 from manifests import ExampleFormat, storage
 from manifests.shard import TOKENS_OFFSET
 from tests.datasets import EOS
-from tests.loader.loader_datasets import epoch_of, named, numbered_dataset, write_dataset
+from tests.loader.loader_datasets import EXAMPLE, epoch_of, named, numbered_dataset, write_dataset
 from tests.s3_server import UnreliableS3, client
 
 Write = Callable[..., str]
@@ -104,6 +107,23 @@ def test_the_first_rows_do_not_wait_for_their_shards(
     loader.close()
 
 
+def test_shards_come_ahead_of_need_where_other_sources_give_the_first_rows(
+    large_rows: list[np.ndarray], s3_root: str, cache_dir: Path, tmp_path: Path
+) -> None:
+    remote = write_dataset(f"{s3_root}/data", large_rows, example=LARGE)
+    # Windows of two steps, of which the first ten hold no row of the other source.
+    local = write_dataset(str(tmp_path), [large_rows[0][at : at + 2] for at in range(0, 20, 2)] * 3, example=LARGE)
+    loader = Loader(
+        {remote: 0.05, local: 0.95}, global_batch=2, columns=ONE, cache_dir=cache_dir, num_ahead=0, ranks_per_node=1
+    )
+    next(iter(loader))
+    end = time.monotonic() + 60
+    while loader.counters.shards_fetched < 2 and time.monotonic() < end:
+        time.sleep(0.02)
+    assert (loader.counters.shards_fetched, loader.counters.early_rows) == (2, 0)
+    loader.close()
+
+
 @pytest.mark.parametrize("fault", ["503", "cut", "stall", "flip"])
 def test_faults_on_the_way_change_no_early_row(
     large_rows: list[np.ndarray],
@@ -124,6 +144,30 @@ def test_faults_on_the_way_change_no_early_row(
     assert unreliable_s3.num_faults == 4
     assert loader.counters.early_rows >= 1
     loader.close()
+
+
+def test_rows_that_come_early_while_their_shard_arrives_are_checked_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbered_dataset(tmp_path, (5,))
+    [path] = (tmp_path / "shards/train").iterdir()
+    shard = LocalShard(name="x", path=str(path), num_bytes=path.stat().st_size, num_examples=5, is_cached=True)
+    rows = EarlyRows(EXAMPLE, lambda _: str(path))
+    rows.read({0: [0]}, {0: "x"})
+    arriving = iter([shard])
+
+    def hash_while_the_shard_arrives(row: bytes) -> bytes:
+        for arrived in arriving:
+            rows.check(0, arrived)
+        return _hash(row)
+
+    monkeypatch.setattr("loader.early._hash", hash_while_the_shard_arrives)
+    rows.read({0: [1]}, {0: "x"})
+    data = path.read_bytes()
+    at = EXAMPLE.stride + TOKENS_OFFSET
+    path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    with pytest.raises(ShardError, match="example 1 of shard x was read from storage before its shard"):
+        rows.check(0, shard)
 
 
 def test_forked_workers_read_their_first_rows_beside_a_parent_that_reads(

@@ -1,12 +1,14 @@
 """Shards from object storage: fetched once, in time, within the limit."""
 
 import contextlib
+import os
 import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from torch.utils.data import DataLoader
 
 from loader import Loader
 from loader.cache import CacheError
@@ -170,3 +172,37 @@ def test_local_shards_need_no_cache_folder(tmp_path: Path, cache_dir: Path) -> N
     loader = Loader(numbered_dataset(tmp_path / "data", (5, 6)), global_batch=1, cache_dir=cache_dir, cache_bytes=0)
     assert len(epoch_of(loader)) == 11
     assert not cache_dir.exists()
+
+
+def readable_by_all(path: Path) -> None:
+    path.mkdir()
+    path.chmod(0o777)
+
+
+def elsewhere(path: Path) -> None:
+    path.symlink_to(path.parent)
+
+
+@pytest.mark.parametrize("made_by_another", [readable_by_all, elsewhere])
+def test_a_default_cache_in_which_others_may_write_is_refused(
+    on_s3: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_by_another: Callable[[Path], None]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    made_by_another(tmp_path / f"shardmill-cache-{os.getuid()}")
+    with pytest.raises(CacheError, match=r"is another user's, or others may write there.*give cache_dir"):
+        next(iter(Loader(on_s3((5, 6)), global_batch=1)))
+
+
+def test_the_default_cache_is_this_users_alone(on_s3: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    loader = Loader(on_s3((5, 6)), global_batch=1)
+    next(iter(loader))
+    loader.close()
+    assert (tmp_path / f"shardmill-cache-{os.getuid()}").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_dataloaders_workers_leave_nothing_in_the_cache(on_s3: Write, cache_dir: Path) -> None:
+    loader = Loader(on_s3((5, 6, 4)), global_batch=3, cache_dir=cache_dir, columns=("input_ids",))
+    for _ in DataLoader(loader.dataset(), batch_size=None, num_workers=2):
+        loader.advance()
+    assert (loader.epoch, list(cache_dir.iterdir())) == (1, [])

@@ -1,5 +1,6 @@
 """The compiled kernel's file: found again, never trusted when damaged, kept elsewhere where it must be, and enough."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,16 @@ def test_kept_code_is_found_again_and_a_damaged_file_is_not(tmp_path: Path, monk
     assert machine_code._read("key") is None
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file to another user")
+def test_code_that_another_user_put_there_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    machine_code._write("key", b"machine code")
+    [path] = tmp_path.iterdir()
+    os.chown(path, 65_534, -1)
+    assert machine_code._read("key") is None
+
+
 def test_where_one_folder_cannot_be_written_the_users_own_keeps_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,22 +55,41 @@ def test_where_one_folder_cannot_be_written_the_users_own_keeps_it(
     assert machine_code._read("key") == b"machine code"
 
 
-def test_another_process_runs_the_kept_kernel_without_numba_and_without_llvm() -> None:
+# uv's and conda's Python are built for a libc that knows no memfd_create yet.
+@pytest.mark.parametrize("before", ["", "import os; vars(os).pop('memfd_create', None)"])
+def test_another_process_runs_the_kept_kernel_without_numba_and_without_llvm(before: str) -> None:
     columns.load_kernel(np.dtype("<u2"), np.dtype("int64"))
-    done = subprocess.run([sys.executable, "-c", ANOTHER_PROCESS], capture_output=True, text=True, check=True)
+    script = f"{before}\n{ANOTHER_PROCESS}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "[[1, -100, 7, -100]] []\n"
+
+
+def test_a_user_without_a_home_keeps_it_beside_the_source_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert machine_code._folders() == [Path(machine_code.__file__).parent / "__pycache__"]
 
 
 def no_code(command: list[str], **_: object) -> "CompletedProcess[bytes]":
     return CompletedProcess(command, 1, b"", b"...\nKeyError: 'riscv64'\n")
 
 
-def not_allowed(*_: object) -> int:
+def printed_first(command: list[str], **_: object) -> "CompletedProcess[bytes]":
+    """What comes where Python's own start prints something, or numba, asked to by NUMBA_DEBUG."""
+    return CompletedProcess(command, 0, b"a word of greeting\n" + machine_code._sealed(b"\xc3"), b"")
+
+
+def not_allowed(*_: object, **__: object) -> int:
     raise PermissionError("not allowed")
 
 
 @pytest.mark.parametrize(
-    ("function", "stand_in", "num_kept"), [("subprocess.run", no_code, 0), ("os.memfd_create", not_allowed, 1)]
+    ("function", "stand_in", "num_kept"),
+    [("subprocess.run", no_code, 0), ("subprocess.run", printed_first, 0), ("mmap.mmap", not_allowed, 1)],
 )
 def test_where_code_cannot_be_kept_or_not_be_mapped_numbas_own_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, stand_in: object, num_kept: int

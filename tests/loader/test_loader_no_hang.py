@@ -1,5 +1,8 @@
-"""However many windows and epochs the batches in flight lie in, nobody waits for a shard that nobody may fetch."""
+"""Nobody waits for a shard that nobody may fetch, nor for ever for a store that says nothing."""
 
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -67,3 +70,31 @@ def test_a_dataloaders_workers_can_hold_each_others_shards(on_s3: Write, cache_d
         assert named(batch["input_ids"][:, 0].tolist()) == loader.global_batch_examples()
         loader.advance()
     assert (loader.epoch, loader.examples_consumed) == (1, 0)
+
+
+SILENT_STORE = """
+import threading
+from loader.early import EarlyRows
+from tests.loader.loader_datasets import EXAMPLE
+
+def never(*_):
+    print("asked", flush=True)
+    threading.Event().wait()
+
+EarlyRows._read = never
+EarlyRows(EXAMPLE, str).read({0: [0]}, {0: "x"})
+"""
+
+
+def test_a_program_that_is_interrupted_does_not_wait_for_a_silent_store() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SILENT_STORE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "asked\n"
+    process.send_signal(signal.SIGINT)
+    try:
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert errors.endswith("KeyboardInterrupt\n")

@@ -77,6 +77,19 @@ def test_workers_that_hang_end_with_a_parent_that_is_killed(script: str) -> None
         parent.stdout.close()
 
 
+WITHOUT_PIDFD = """
+import os
+vars(os).pop("pidfd_open", None)
+from loader.workers import made_in_order
+print(list(made_in_order(range(3), str, 2)))
+"""
+
+
+def test_workers_work_where_python_knows_no_pidfd() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_PIDFD], capture_output=True, text=True, check=True)
+    assert done.stdout == "['0', '1', '2']\n"
+
+
 def test_batches_ahead_come_in_order_and_end() -> None:
     for num_ahead in (1, 2, 3, 4, 9):
         for count in (0, 1, 2, 7):

@@ -166,11 +166,23 @@ def test_a_missing_bucket_is_the_users_mistake(s3_root, either_way):
 
 
 @pytest.mark.parametrize(
-    ("url", "said"), [("s3://bucket", "names a bucket, not an object"), ("s3:///x", "names no bucket")]
+    ("url", "said"),
+    [
+        ("s3://bucket", "names a bucket, not an object"),
+        ("s3:///x", "names no bucket"),
+        ("s3://bucket/\udcff", r"'s3://bucket/\\udcff' is not UTF-8"),
+    ],
 )
 def test_a_url_that_names_no_object_is_the_users_mistake(url, said):
     with pytest.raises(UserError, match=said):
         storage.read_bytes(url)
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "1e11", "inf", "soon"])
+def test_a_timeout_that_is_none_is_the_users_mistake(s3_root, monkeypatch, seconds):
+    monkeypatch.setenv("SHARDMILL_S3_READ_TIMEOUT_S", seconds)
+    with pytest.raises(UserError, match=f"SHARDMILL_S3_READ_TIMEOUT_S is '{seconds}': give seconds above 0"):
+        storage.read_bytes(f"{s3_root}/x")
 
 
 def test_no_credentials_is_said_with_the_remedy(s3_root, monkeypatch, tmp_path):
