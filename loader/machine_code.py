@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import hashlib
 import logging
 import mmap
@@ -157,7 +158,8 @@ def _mapped(code: bytes) -> Kernel:
     # A file without a name, since the one on disk may lie where nothing may be run from.
     descriptor = os.memfd_create("kernel", os.MFD_CLOEXEC)
     try:
-        os.write(descriptor, code)
+        if os.write(descriptor, code) != len(code):
+            raise OSError(errno.EFBIG, "a limit on the size of files (ulimit -f) is below the kernel's")
         pages = mmap.mmap(descriptor, len(code), flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC)
     finally:
         os.close(descriptor)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from manifests import storage
-from pipeline.reads import Read, read_in_pieces, read_many
+from pipeline.reads import ByteRange, read_in_pieces, read_many
 from pipeline.scratch_disk import scratch_folder, writing_to_scratch
 
 
@@ -39,7 +39,7 @@ def _batches(table: pa.Table, start: int, end: int) -> list[pa.RecordBatch]:
     return table.slice(start, end - start).to_batches() if start < end else []
 
 
-class Stretch(NamedTuple):
+class BatchRange(NamedTuple):
     """Batches first..end - 1 of a file."""
 
     url: str
@@ -47,10 +47,10 @@ class Stretch(NamedTuple):
     end: int
 
 
-def read_batches(stretches: Sequence[Stretch], schema: pa.Schema) -> Iterator[pa.Table]:
+def read_batches(stretches: Sequence[BatchRange], schema: pa.Schema) -> Iterator[pa.Table]:
     """A table for each of `stretches`, in their order."""
     indexes = list(_indexes(stretches))
-    reads = [Read(one.url, index[0], index[-1] - index[0]) for one, index in zip(stretches, indexes, strict=True)]
+    reads = [ByteRange(one.url, index[0], index[-1] - index[0]) for one, index in zip(stretches, indexes, strict=True)]
     for data in read_many(reads):
         yield table_of(data, schema)
 
@@ -62,12 +62,12 @@ def read_batch_by_batch(urls: Sequence[str], schema: pa.Schema, first: int, end:
     """
     if end - first == 1 or all(storage.local_path(url) is not None for url in urls):
         for number in range(first, end):
-            stretches = [Stretch(url, number, number + 1) for url in urls]
+            stretches = [BatchRange(url, number, number + 1) for url in urls]
             yield pa.concat_tables([schema.empty_table(), *read_batches(stretches, schema)])
         return
-    stretches = [Stretch(url, first, end) for url in urls]
+    stretches = [BatchRange(url, first, end) for url in urls]
     indexes = list(_indexes(stretches))
-    reads = [Read(one.url, index[0], index[-1] - index[0]) for one, index in zip(stretches, indexes, strict=True)]
+    reads = [ByteRange(one.url, index[0], index[-1] - index[0]) for one, index in zip(stretches, indexes, strict=True)]
     with scratch_folder() as folder:
         paths = [folder / str(number) for number in range(first, end)]
         with writing_to_scratch(), ExitStack() as stack:
@@ -81,8 +81,8 @@ def read_batch_by_batch(urls: Sequence[str], schema: pa.Schema, first: int, end:
             path.unlink()
 
 
-def _indexes(stretches: Sequence[Stretch]) -> Iterator[list[int]]:
-    reads = [Read(one.url, 8 * one.first, 8 * (one.end - one.first + 1)) for one in stretches]
+def _indexes(stretches: Sequence[BatchRange]) -> Iterator[list[int]]:
+    reads = [ByteRange(one.url, 8 * one.first, 8 * (one.end - one.first + 1)) for one in stretches]
     for data in read_many(reads):
         yield np.frombuffer(data, "<i8").tolist()
 

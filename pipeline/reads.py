@@ -20,7 +20,7 @@ PIECE_BYTES = 8 << 20
 """Of a stretch on its way to the local disk: 256 MB are then held at most, however little the stretches are alike."""
 
 
-class Read(NamedTuple):
+class ByteRange(NamedTuple):
     """A stretch of an object."""
 
     url: str
@@ -29,7 +29,7 @@ class Read(NamedTuple):
     """None: to its end."""
 
 
-def read_many(reads: Sequence[Read]) -> Iterator[bytes]:
+def read_many(reads: Sequence[ByteRange]) -> Iterator[bytes]:
     """What storage.read_bytes gives for each of `reads`, in their order; at most 2 * NUM_AT_ONCE are held at once."""
     if len(reads) < 2 or storage.local_path(reads[0].url) is not None:
         yield from (storage.read_bytes(*read) for read in reads)
@@ -58,13 +58,13 @@ class Piece(NamedTuple):
     data: bytes
 
 
-def read_in_pieces(reads: Sequence[Read]) -> Iterator[Piece]:
+def read_in_pieces(reads: Sequence[ByteRange]) -> Iterator[Piece]:
     """The same, PIECE_BYTES or less at a time: for stretches of known length that need not fit into memory."""
     places, pieces = [], []
     for number, (url, first, length) in enumerate(reads):
         assert length is not None, "the end of what is cut into pieces is known"
         for start in range(0, length, PIECE_BYTES):
             places.append((number, start))
-            pieces.append(Read(url, first + start, min(PIECE_BYTES, length - start)))
+            pieces.append(ByteRange(url, first + start, min(PIECE_BYTES, length - start)))
     for (number, start), data in zip(places, read_many(pieces), strict=True):
         yield Piece(number, start, data)

@@ -24,7 +24,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +31,7 @@ import pyarrow as pa
 from manifests import storage
 from pipeline.batches import serialized, table_of
 from pipeline.kernels.ragged import copy_pieces
-from pipeline.reads import Read, read_in_pieces, read_many
+from pipeline.reads import ByteRange, read_in_pieces, read_many
 from pipeline.scratch_disk import scratch_folder, writing_to_scratch
 from pipeline.tokenization.plain import SpecialIds
 from pipeline.tokenization.specials import frame
@@ -74,14 +73,14 @@ class Run:
     first_bucket: int = 0
     """Above 0 in a copy of a part of one."""
 
-    def index(self, first: int, last: int) -> Read:
+    def index(self, first: int, last: int) -> ByteRange:
         """Where its index tells of buckets first..last, both included."""
-        return Read(self.url, 16 * (first - self.first_bucket), 16 * (last - first + 2))
+        return ByteRange(self.url, 16 * (first - self.first_bucket), 16 * (last - first + 2))
 
-    def tokens(self, first: int, end: int, dtype: np.dtype) -> Read:
+    def tokens(self, first: int, end: int, dtype: np.dtype) -> ByteRange:
         """Where its tokens first..end - 1 are."""
         start = 16 * (self.num_buckets + 1) + dtype.itemsize * first
-        return Read(self.url, start, dtype.itemsize * (end - first))
+        return ByteRange(self.url, start, dtype.itemsize * (end - first))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +90,7 @@ class EncodedBatch:
     documents: pa.Table
     """DOCUMENTS, a row a document."""
     tokens: np.ndarray
-    """As they came out of the engine: no EOS, no BOS."""
+    """Without BOS and EOS as they come out of the engine; with them out of another run."""
     starts: np.ndarray
     """int64 (n,): where each document's tokens begin in `tokens`."""
 
@@ -120,9 +119,8 @@ def key_order(documents: pa.Table) -> np.ndarray:
 
 def write_run(url: str, source: str, batches: Sequence[EncodedBatch], layout: RunLayout) -> Run:
     """Sort documents by key and write them. Every token is copied once, BOS and EOS are put around it."""
-    pieces = [_Piece(batch.documents, batch.tokens, batch.starts) for batch in batches]
-    documents, order = _in_order(pieces)
-    tokens = _end_to_end(pieces, documents, order, layout, num_specials=layout.special_ids.num)
+    documents, order = _in_order(batches)
+    tokens = _end_to_end(batches, documents, order, layout, num_specials=layout.special_ids.num)
     ends = np.cumsum(documents["num_tokens"].to_numpy())
     frame(tokens, np.append(0, ends), layout.special_ids)
     return _write(url, source, [documents], [tokens], layout)
@@ -134,34 +132,30 @@ def merge_runs(url: str, runs: Sequence[Run], layout: RunLayout) -> Run:
     """
     [num_buckets] = {run.num_buckets for run in runs}
 
-    def stretches(tokens: bool) -> Iterator[list[_Piece]]:
+    def by_bucket(*, tokens: bool) -> Iterator[list[EncodedBatch]]:
         for bucket in range(num_buckets):
             found = read_buckets(runs, layout.dtype, bucket, bucket, tokens=tokens)
-            if pieces := [_Piece(one.documents, one.tokens, one.starts()) for one in found]:
-                yield pieces
+            if batches := [EncodedBatch(documents=o.documents, tokens=o.tokens, starts=o.starts()) for o in found]:
+                yield batches
 
-    documents = (_in_order(pieces)[0] for pieces in stretches(False))
-    tokens = (_end_to_end(pieces, *_in_order(pieces), layout, num_specials=0) for pieces in stretches(True))
+    # Each bucket is sorted twice: its documents lie behind all tokens in the file, and to hold them would grow with
+    # the run.
+    documents = (_in_order(batches)[0] for batches in by_bucket(tokens=False))
+    tokens = (_end_to_end(batches, *_in_order(batches), layout, num_specials=0) for batches in by_bucket(tokens=True))
     return _write(url, runs[0].source, documents, tokens, layout)
 
 
-class _Piece(NamedTuple):
-    documents: pa.Table
-    tokens: np.ndarray
-    starts: np.ndarray
-
-
-def _in_order(pieces: Sequence[_Piece]) -> tuple[pa.Table, np.ndarray]:
+def _in_order(batches: Sequence[EncodedBatch]) -> tuple[pa.Table, np.ndarray]:
     """All documents in the order of their keys, and that order."""
-    documents = pa.concat_tables([piece.documents for piece in pieces])
+    documents = pa.concat_tables([batch.documents for batch in batches])
     order = key_order(documents)
     return documents.take(pa.array(order)).combine_chunks(), order
 
 
 def _end_to_end(
-    pieces: Sequence[_Piece], documents: pa.Table, order: np.ndarray, layout: RunLayout, *, num_specials: int
+    batches: Sequence[EncodedBatch], documents: pa.Table, order: np.ndarray, layout: RunLayout, *, num_specials: int
 ) -> np.ndarray:
-    """The tokens of `documents`, which are those of `pieces` in `order`. Of each num_tokens the first num_specials - 1
+    """The tokens of `documents`, which are those of `batches` in `order`. Of each num_tokens the first num_specials - 1
     and the last are left free, where num_specials is above 0.
     """
     lengths = documents["num_tokens"].to_numpy()
@@ -170,10 +164,10 @@ def _end_to_end(
     places[order] = ends - lengths + max(0, num_specials - 1)
     tokens = np.empty(ends[-1], layout.dtype)
     row = 0
-    for piece in pieces:
-        end = row + piece.documents.num_rows
-        own = piece.documents["num_tokens"].to_numpy() - num_specials
-        copy_pieces(piece.tokens, piece.starts, own, places[row:end], target=tokens)
+    for batch in batches:
+        end = row + batch.documents.num_rows
+        own = batch.documents["num_tokens"].to_numpy() - num_specials
+        copy_pieces(batch.tokens, batch.starts, own, places[row:end], target=tokens)
         row = end
     return tokens
 
@@ -212,7 +206,7 @@ def buckets_of_groups(first: int, last: int, num_groups: int, num_buckets: int) 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stretch:
+class RunSlice:
     """What a run holds of some neighbouring buckets."""
 
     source: str
@@ -227,7 +221,7 @@ class Stretch:
         return np.cumsum(lengths) - lengths
 
 
-def read_buckets(runs: Sequence[Run], dtype: str, first: int, last: int, *, tokens: bool = True) -> Iterator[Stretch]:
+def read_buckets(runs: Sequence[Run], dtype: str, first: int, last: int, *, tokens: bool = True) -> Iterator[RunSlice]:
     """Buckets first..last, both included, of each run that has documents there, in the order of `runs`."""
     found = list(_with_documents(runs, first, last))
     documents = read_many([_documents(run, index) for run, index in found])
@@ -235,7 +229,7 @@ def read_buckets(runs: Sequence[Run], dtype: str, first: int, last: int, *, toke
     of_runs = _arrays(wanted, np.dtype(dtype))
     for (run, _), data in zip(found, documents, strict=True):
         held = next(of_runs) if tokens else np.empty(0, dtype)
-        yield Stretch(source=run.source, documents=table_of(data, DOCUMENTS), tokens=held)
+        yield RunSlice(source=run.source, documents=table_of(data, DOCUMENTS), tokens=held)
 
 
 @contextmanager
@@ -244,7 +238,7 @@ def on_disk(runs: Sequence[Run], dtype: str, first: int, last: int) -> Iterator[
     num_buckets = last - first + 1
     with scratch_folder() as folder:
         copies: list[Run] = []
-        reads: list[Read] = []
+        reads: list[ByteRange] = []
         with writing_to_scratch():
             for run, index in _with_documents(runs, first, last):
                 url = str(folder / str(len(copies)))
@@ -266,11 +260,11 @@ def _with_documents(runs: Sequence[Run], first: int, last: int) -> Iterator[tupl
             yield run, index
 
 
-def _documents(run: Run, index: np.ndarray) -> Read:
-    return Read(run.url, int(index[0, 0]), int(index[-1, 0] - index[0, 0]))
+def _documents(run: Run, index: np.ndarray) -> ByteRange:
+    return ByteRange(run.url, int(index[0, 0]), int(index[-1, 0] - index[0, 0]))
 
 
-def _tokens(run: Run, index: np.ndarray, dtype: str) -> Read:
+def _tokens(run: Run, index: np.ndarray, dtype: str) -> ByteRange:
     return run.tokens(int(index[0, 1]), int(index[-1, 1]), np.dtype(dtype))
 
 
@@ -279,8 +273,8 @@ def _indexes(runs: Sequence[Run], first: int, last: int) -> Iterator[np.ndarray]
         yield np.frombuffer(data, "<i8").reshape(-1, 2)
 
 
-def _arrays(reads: Sequence[Read], dtype: np.dtype) -> Iterator[np.ndarray]:
-    if reads and (storage.local_path(reads[0].url) is not None):
+def _arrays(reads: Sequence[ByteRange], dtype: np.dtype) -> Iterator[np.ndarray]:
+    if reads and storage.local_path(reads[0].url) is not None:
         for url, start, num_bytes in reads:
             assert num_bytes, "every document ends in EOS"
             yield np.memmap(url, dtype, "r", offset=start, shape=(num_bytes // dtype.itemsize,))

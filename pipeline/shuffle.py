@@ -16,7 +16,7 @@ from itertools import accumulate
 import numpy as np
 
 from manifests import storage
-from pipeline.reads import Read, read_in_pieces, read_many
+from pipeline.reads import ByteRange, read_in_pieces, read_many
 from pipeline.scratch_disk import scratch_folder, writing_to_scratch
 
 MERGE_RECORDS = 4_000_000
@@ -61,16 +61,16 @@ class _Part:
     """The byte where the first of those left begins."""
     left: int
 
-    def take(self, num_records: int, dtype: np.dtype) -> Read:
+    def take(self, num_records: int, dtype: np.dtype) -> ByteRange:
         num_records = min(num_records, self.left)
         start = self.start
         self.start += num_records * dtype.itemsize
         self.left -= num_records
-        return Read(self.url, start, self.start - start)
+        return ByteRange(self.url, start, self.start - start)
 
 
 def _parts(urls: Sequence[str], dtype: np.dtype, part: int, num_parts: int) -> list[_Part]:
-    indexes = read_many([Read(url, 8 * part, 16) for url in urls])
+    indexes = read_many([ByteRange(url, 8 * part, 16) for url in urls])
     parts = []
     for url, index in zip(urls, indexes, strict=True):
         first, end = np.frombuffer(index, "<i8").tolist()

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.batches import Stretch, read_batches, write_batches
+from pipeline.batches import BatchRange, read_batches, write_batches
 from pipeline.dedup import exact
 from pipeline.documents import DocumentsFile, fixed_bytes, read_columns
 from pipeline.runtime import Summary
@@ -137,7 +137,7 @@ def unite(task: UniteTask) -> Summary:
 
     `starts` in the result holds the first key of each batch of the latter, for cutting all of them into ranges.
     """
-    table = pa.concat_tables(read_batches([Stretch(url, task.part, task.part + 1) for url in task.run_urls], SCHEMA))
+    table = pa.concat_tables(read_batches([BatchRange(url, task.part, task.part + 1) for url in task.run_urls], SCHEMA))
     same = np.empty(0, SAME)
     if task.remove:
         table, same = _remove_equal(table)

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from manifests import storage
 from manifests.canonical import canonical_json
-from pipeline.batches import Stretch, read_batches, write_batches
+from pipeline.batches import BatchRange, read_batches, write_batches
 from pipeline.documents import DocumentsFile, open_parquet, read_columns
 from pipeline.runtime import Summary
 from pipeline.shuffle import read_part, write_run
@@ -163,7 +163,7 @@ class TellTask:
 def tell(task: TellTask) -> Summary:
     """Write DROPPED_SCHEMA, sorted by document."""
     number = task.group.number
-    own = [Stretch(url, number, number + 1) for url in task.named_urls]
+    own = [BatchRange(url, number, number + 1) for url in task.named_urls]
     named = pa.concat_tables(read_batches(own, NAMED_SCHEMA)).sort_by("document")
     documents = named["document"].to_numpy()
     ids, sources = _names(task.group, documents)

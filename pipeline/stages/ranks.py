@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.batches import Stretch, read_batches
+from pipeline.batches import BatchRange, read_batches
 from pipeline.runtime import Summary
 from pipeline.shuffle import read_parts, write_run
 from pipeline.stages.exact import SCHEMA, group_of, sorted_by_preference
@@ -31,7 +31,7 @@ Key = tuple[int, int, str]
 class RankTask:
     """Number one range of keys."""
 
-    pieces: tuple[Stretch, ...]
+    pieces: tuple[BatchRange, ...]
     """Of the survivors' files, the batches that may hold keys of the range."""
     start: Key | None
     end: Key | None
@@ -71,7 +71,7 @@ def _not_below(table: pa.Table, key: Key) -> Any:
 
 def ranges(
     survivors: Sequence[tuple[str, Sequence[Sequence[Any]]]], num_ranges: int
-) -> list[tuple[Key | None, Key | None, tuple[Stretch, ...]]]:
+) -> list[tuple[Key | None, Key | None, tuple[BatchRange, ...]]]:
     """(start, end, pieces) of each range: boundaries are first keys of batches, evenly spaced among all of them.
 
     `survivors` are (url, first key of each batch) of every sorted file.
@@ -88,7 +88,7 @@ def ranges(
             first = 0 if start is None else max(0, sum(key < start for key in keys) - 1)
             last = len(keys) if end is None else sum(key < end for key in keys)
             if first < last:
-                pieces.append(Stretch(url, first, last))
+                pieces.append(BatchRange(url, first, last))
         found.append((start, end, tuple(pieces)))
     return found
 

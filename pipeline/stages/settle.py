@@ -19,7 +19,7 @@ from manifests import storage
 from pipeline.dedup import components
 from pipeline.dedup.components import DROPPED, KEPT, UNDECIDED
 from pipeline.dedup.records import EDGE, PAIR, unique_pairs, without
-from pipeline.reads import Read, read_many
+from pipeline.reads import ByteRange, read_many
 from pipeline.runtime import Summary
 from pipeline.shuffle import read_part, write_run
 from pipeline.stages.candidates import RankRanges, write_pairs
@@ -35,7 +35,7 @@ def statuses(ranks: np.ndarray, ranges: RankRanges, urls: Sequence[str | None]) 
     found = np.full(len(ranks), UNDECIDED, np.uint8)
     part_of = ranges.of(ranks)
     wanted = [(part, url) for part in np.unique(part_of).tolist() if (url := urls[part]) is not None]
-    for (part, _), data in zip(wanted, read_many([Read(url, 0, None) for _, url in wanted]), strict=True):
+    for (part, _), data in zip(wanted, read_many([ByteRange(url, 0, None) for _, url in wanted]), strict=True):
         inside = part_of == part
         of_part = np.frombuffer(zstandard.decompress(data), np.uint8)
         found[inside] = of_part[ranks[inside] - ranges.start(part)]
@@ -121,7 +121,9 @@ def propose(task: ProposeTask) -> Summary:
     proposed = [np.empty(0, PAIR)]
     part_of = task.ranges.of(edges["other"])
     parts = np.unique(part_of).tolist()
-    for part, data in zip(parts, read_many([Read(task.chosen_urls[part], 0, None) for part in parts]), strict=True):
+    for part, data in zip(
+        parts, read_many([ByteRange(task.chosen_urls[part], 0, None) for part in parts]), strict=True
+    ):
         inside = part_of == part
         proposed.append(components.proposals(edges[inside], member[inside], np.frombuffer(data, EDGE)))
     pairs = unique_pairs(np.concatenate(proposed))

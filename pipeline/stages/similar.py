@@ -26,7 +26,7 @@ from pipeline.dedup.templates import core_words
 from pipeline.documents import DocumentsFile, open_parquet
 from pipeline.kernels.text import Words
 from pipeline.kernels.words import words_of
-from pipeline.reads import Read, read_many
+from pipeline.reads import ByteRange, read_many
 from pipeline.runtime import Summary
 from pipeline.shuffle import read_part, read_parts
 from pipeline.stages.candidates import NEED, read_cores
@@ -241,5 +241,5 @@ def _flat(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
 
 def read_edges(urls: Sequence[str]) -> np.ndarray:
     """EDGE (k,)."""
-    found = read_many([Read(url, 0, None) for url in urls])
+    found = read_many([ByteRange(url, 0, None) for url in urls])
     return np.concatenate([np.empty(0, EDGE), *(np.frombuffer(data, EDGE) for data in found)])

@@ -11,10 +11,12 @@ from pipeline.stages.search import Search
 MAX_TURNS = 20
 """A turn settles every chain one link further; real text needs two or three."""
 
-FILES_A_LOT, MAX_LOTS = 64, 128
-"""A task measures a lot for so many files it reads from, since it asks each of them once, for all its lots: a lot of
-64 MB is then about 1 MB of a read, whatever the size of the corpus. What waits on the local disk is up to 8 GB.
+FILES_PER_LOT = 64
+"""A task measures one lot for each so many files it reads from, and asks each file once for all of them: a lot of 64 MB
+is then about 1 MB of a read, whatever the size of the corpus.
 """
+MAX_LOTS = 128
+"""Of a task: what waits on the local disk is up to 8 GB then."""
 
 
 @dataclass
@@ -116,7 +118,7 @@ def _verify(
         for place, group in enumerate(needed)
     ]
     search.stage("verify", similar.ship, [(f"ship {number} {task.group.number}", task) for task in ship])
-    lots_a_task = min(MAX_LOTS, -(-len(ship) // FILES_A_LOT))
+    lots_a_task = min(MAX_LOTS, -(-len(ship) // FILES_PER_LOT))
     verify = [
         (
             part,

@@ -28,10 +28,12 @@ from pipeline.runtime import Runtime, Summary, Unit
 from pipeline.stages.encode import Encoded
 
 FORMAT = 4
-RUNS_A_SHARD, MAX_SHARDS = 256, 16
-"""A unit writes a shard for so many runs it reads from, since it asks each of them once, for all its shards: 1 MB a
-read, whatever the size of the corpus. What waits on the local disk is up to 5 GB.
+RUNS_PER_SHARD = 256
+"""A unit writes one shard for each so many runs it reads from, and asks each run once for all of them: 1 MB a read,
+whatever the size of the corpus.
 """
+MAX_SHARDS = 16
+"""Of a unit: what waits on the local disk is up to 5 GB then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,7 +249,7 @@ def write(runtime: Runtime, target: Target, split: str, plan: SplitPlan, encoded
         )
         for shard, path in zip(plan.shards, paths, strict=True)
     ]
-    num_together = min(MAX_SHARDS, max(1, -(-len(encoded.runs[split]) // RUNS_A_SHARD)))
+    num_together = min(MAX_SHARDS, max(1, -(-len(encoded.runs[split]) // RUNS_PER_SHARD)))
     units = []
     for first in range(0, len(shards), num_together):
         together = tuple(shards[first : first + num_together])

@@ -29,7 +29,7 @@ SMALL_PARTS = {
     (near, "LINES_PART_BYTES"): 2_000,
     (exact, "BATCH_ROWS"): 10,
     (ranks, "RANGE_DOCUMENTS"): 30,
-    (turns, "FILES_A_LOT"): 3,
+    (turns, "FILES_PER_LOT"): 3,
 }
 
 _execute = runtime.execute

@@ -14,7 +14,7 @@ from pipeline.runs import (
     EncodedBatch,
     Run,
     RunLayout,
-    Stretch,
+    RunSlice,
     bucket_of,
     bucket_totals,
     buckets_of_groups,
@@ -56,7 +56,7 @@ def test_a_bucket_is_the_leading_bits_of_the_key() -> None:
     assert bucket_of(keys, 4).tolist() == [0, 1, 2, 3]
 
 
-def tokens_of(stretch: Stretch) -> list[list[int]]:
+def tokens_of(stretch: RunSlice) -> list[list[int]]:
     ends = np.cumsum(stretch.documents["num_tokens"].to_numpy())
     return [tokens.tolist() for tokens in np.split(stretch.tokens, ends[:-1])]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from manifests import storage
 from pipeline import reads, shuffle
 from pipeline.batches import read_batch_by_batch, write_batches
-from pipeline.reads import Read, read_many
+from pipeline.reads import ByteRange, read_many
 from pipeline.shuffle import merge_part, read_part, read_parts, write_run
 
 RECORD = np.dtype([("hash", "<u8"), ("place", "<i8")])
@@ -124,7 +124,7 @@ def test_sixteen_reads_from_s3_are_under_way_at_once_and_their_order_stays(monke
         return f"{url} {start} {length}".encode()
 
     monkeypatch.setattr(storage, "read_bytes", read_bytes)
-    found = list(read_many([Read(f"s3://bucket/{number}", number, 1) for number in range(96)]))
+    found = list(read_many([ByteRange(f"s3://bucket/{number}", number, 1) for number in range(96)]))
     assert found == [f"s3://bucket/{number} {number} 1".encode() for number in range(96)]
 
 
@@ -133,13 +133,13 @@ def test_a_missing_object_among_many_is_told_by_its_name(s3_root: str) -> None:
     for url in urls[:-1]:
         storage.write_bytes(url, b"x")
     with pytest.raises(FileNotFoundError, match="39"):
-        list(read_many([Read(url, 0, 1) for url in urls]))
+        list(read_many([ByteRange(url, 0, 1) for url in urls]))
 
 
 def test_reads_ahead_are_bounded_while_nobody_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(storage, "read_bytes", lambda url, _start, _length: asked.append(url) or b"")
-    reading = read_many([Read(f"s3://bucket/{number}", 0, 1) for number in range(500)])
+    reading = read_many([ByteRange(f"s3://bucket/{number}", 0, 1) for number in range(500)])
     next(reading)
     reading.close()
     assert len(asked) <= 2 * reads.NUM_AT_ONCE

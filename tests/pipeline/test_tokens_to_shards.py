@@ -204,7 +204,7 @@ def test_files_encoded_together_and_shards_written_together_give_the_same_digest
     monkeypatch.setattr(encode, "MAX_UNITS", 2)
     monkeypatch.setattr(encode, "MAX_RUN_TOKENS", 1000)
     monkeypatch.setattr(encode, "MERGE_BUCKETS", 4)
-    monkeypatch.setattr(write, "RUNS_A_SHARD", 1)
+    monkeypatch.setattr(write, "RUNS_PER_SHARD", 1)
     units: list[tuple[str, int]] = []
     run = InlineRuntime.run
 

@@ -52,6 +52,8 @@ def test_a_run_of_two_ranks_killed_and_stopped_goes_on_bit_for_bit(
     settings = (*BROKEN, DROPOUT, f"checkpoint.remote={remote}")
     killed = TrainingProcess(manifest, broken, *settings, ranks=2)
     killed.wait_for("step 13/80")
+    while not (remote / "latest.json").exists():  # copied beside the training
+        killed.wait_for("step ")
     assert killed.send(signal.SIGKILL) == -signal.SIGKILL
     rows = figures(broken)
     assert 13 <= len(rows) < 80
