@@ -91,7 +91,7 @@ def test_a_program_that_is_interrupted_does_not_wait_for_a_silent_store() -> Non
         [sys.executable, "-c", SILENT_STORE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == "asked\n"
+    assert process.stdout.readline().startswith("asked")  # two threads may have said it at once
     process.send_signal(signal.SIGINT)
     try:
         _, errors = process.communicate(timeout=60)
