@@ -185,10 +185,11 @@ def build(kind: type[T], value: Any, path: str = "") -> T:
     for key in value:
         if key not in fields:
             raise ConfigError(dotted(path, key), f"there is no such key; {_closest(str(key), fields)}")
+    # What is written wrong before what is not written: a misspelt key is often why another one is missing.
+    arguments = {key: _convert(hints[key], item, dotted(path, key)) for key, item in value.items()}
     for name, field in fields.items():
         if name not in value and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise ConfigError(dotted(path, name), f"is missing: {field.metadata.get('doc', 'it has no default')}")
-    arguments = {key: _convert(hints[key], item, dotted(path, key)) for key, item in value.items()}
     try:
         return kind(**arguments)
     except ConfigError as error:

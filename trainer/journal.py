@@ -10,6 +10,7 @@ Figures that are not finite are null: NaN is not JSON.
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from typing import Any
 from trainer.append import AppendedLines
 from trainer.facts import StepFacts
 from trainer.metrics import METRICS
+
+logger = logging.getLogger(__name__)
 
 
 def row(facts: StepFacts) -> dict[str, Any]:
@@ -50,12 +53,15 @@ def _finite(value: Any) -> Any:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a metrics file; lines that a kill or a power cut left unreadable are left out."""
+    """The rows of a metrics file. Lines that a kill or a power cut left unreadable are left out; a warning counts them."""
     if not path.exists():
         return []
     complete, _, _ = path.read_bytes().rpartition(b"\n")
-    rows = map(_row_in, complete.split(b"\n"))
-    return [values for values in rows if values is not None]
+    lines = complete.splitlines()
+    rows = [values for line in lines if (values := _row_in(line)) is not None]
+    if len(rows) < len(lines):
+        logger.warning("%s: %d of %d lines cannot be read and are left out", path, len(lines) - len(rows), len(lines))
+    return rows
 
 
 def _row_in(line: bytes) -> dict[str, Any] | None:

@@ -312,3 +312,8 @@ def test_a_config_travels_between_processes(load):
 def test_plain_values_are_taken_as_a_config_too():
     values = {"name": "n", "output": "o", "sources": [{"name": "s", "paths": ["p"]}], "tokenizer": {"path": "t"}}
     assert parse(values).sources[0].paths == ("p",)
+
+
+def test_a_misspelt_key_is_told_before_another_that_is_missing() -> None:
+    with pytest.raises(ConfigError, match=r'sources\.0\.pats: there is no such key; did you mean "paths"'):
+        parse({"name": "x", "output": "out", "sources": [{"name": "a", "pats": ["x"]}]})  # no tokenizer either

@@ -111,3 +111,10 @@ def test_large_numbers_are_shortened(value: float, text: str) -> None:
 def test_every_file_in_metrics_is_in_the_table(repository: Path) -> None:
     names = {path.stem for path in (repository / "trainer" / "metrics").glob("*.py")} - {"__init__"}
     assert names == set(METRICS)
+
+
+def test_lines_that_cannot_be_read_are_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1}\n{"st\n{"step": 2}\n\x00\x00\n')
+    assert read_rows(path) == [{"step": 1}, {"step": 2}]
+    assert caplog.messages == [f"{path}: 2 of 4 lines cannot be read and are left out"]
