@@ -53,7 +53,7 @@ def _finite(value: Any) -> Any:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a metrics file. Lines that a kill or a power cut left unreadable are left out; a warning counts them."""
+    """The rows of a metrics file. Lines that a kill or a power cut left unreadable are left out and counted."""
     if not path.exists():
         return []
     complete, _, _ = path.read_bytes().rpartition(b"\n")
